@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Generates tests/golden/ops_values.csv: elements of encodings at near and far positions. Needs mpmath.
+
+    python tests/cpp/ops/generate_values.py            # replaces the file
+    python tests/cpp/ops/generate_values.py --check    # fails if the file differs from what would be generated
+
+Each value is the definition of the encoding, read column by column and evaluated at 1,500 bits: the angle of pair k at
+position p is p * position_scale * base^(-2k / (w - 2 * freq_shift)). A value is stored as two doubles in hexadecimal,
+the nearest one and the one nearest to the remainder. Integer positions are written in decimal, floating ones in
+hexadecimal.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+
+from mpmath import mp, mpf
+
+mp.prec = 1500
+
+FILE = pathlib.Path(__file__).resolve().parents[2] / "golden" / "ops_values.csv"
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+MAX_ANGLE = mpf(2) ** 64
+
+# base, freq_shift, position_scale, order, odd, d_model
+CONVENTIONS = [
+    (10000.0, 0.0, 1.0, "interleaved", "sin", 512),
+    (10000.0, 1.0, 1.0, "split", "sin", 512),
+    (10000.0, 0.0, 1.0, "split_cos_first", "sin", 320),
+    (10000.0, 0.5, -1.0, "interleaved_cos_first", "sin", 64),
+    (10000.0, 0.0, 1.0, "interleaved", "sin", 1),
+    (10000.0, 0.0, 1.0, "split_cos_first", "cut", 1),
+    (10000.0, 0.5, 1.0, "interleaved", "sin", 1),  # the denominator is 0, and pair 0 does not need it
+    (10000.0, 0.0, 1.0, "interleaved", "zero", 1),
+    (10000.0, 0.0, 1.0, "split", "sin", 2),
+    (10000.0, 0.0, 1.0, "interleaved", "sin", 3),
+    (10000.0, 0.0, 1.0, "split", "zero", 3),
+    (10000.0, 0.0, 1.0, "split_cos_first", "cut", 3),
+    (10000.0, 1.0, 1.0, "interleaved_cos_first", "sin", 7),
+    (10000.0, 1.0, 1.0, "interleaved", "zero", 7),
+    (10000.0, 1.0, 1.0, "split", "cut", 7),
+    (1e-3, 0.0, 0.25, "interleaved", "sin", 6),
+    (1.0, 0.0, 1.0, "split", "sin", 4),
+    (500000.0, 0.0, 1000.0, "split", "sin", 128),
+    (2.0, 0.0, 3.141592653589793, "interleaved", "sin", 20),
+    (10000.0, 33.5, 1e-5, "split", "sin", 64),  # the denominator is negative
+]
+
+POSITIONS = [
+    *(0, 1, 2, 31, 32, 33, 4095, 70000, 131071, 1000003, 2**31, 2**53 + 1, 1722470400123456789),
+    *(-1, -17, -(2**40) - 5, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1),
+    *(0.5, -0.1, 1e-5, 12345.678, 4503599627370495.5, 2.0**63, 1.2345e19),
+]
+
+
+def columns_of(order, odd, d_model):
+    """What each column holds, as (function, pair), and the effective width w."""
+    is_odd = d_model % 2 == 1
+    if is_odd and odd == "zero":
+        columns, width = columns_of(order, odd, d_model - 1)
+        return [*columns, ("zero", 0)], width
+    if is_odd and odd == "cut":
+        columns, width = columns_of(order, odd, d_model + 1)
+        return columns[:-1], width
+    first, second = ("cos", "sin") if order.endswith("cos_first") else ("sin", "cos")
+    firsts = [(first, k) for k in range((d_model + 1) // 2)]
+    seconds = [(second, k) for k in range(d_model // 2)]
+    if order.startswith("split"):
+        return firsts + seconds, d_model
+    interleaved = [column for pair in zip(firsts, seconds, strict=False) for column in pair]
+    return interleaved + firsts[len(seconds) :], d_model
+
+
+def angle_of(base, freq_shift, position_scale, width, pair, position):
+    angle = mpf(position) * mpf(position_scale)
+    if pair > 0:
+        angle *= mp.power(mpf(base), -2 * mpf(pair) / (width - 2 * mpf(freq_shift)))
+    return angle
+
+
+def two_doubles(value):
+    high = float(value)
+    return high.hex(), float(value - mpf(high)).hex()
+
+
+def rows():
+    rng = random.Random(1)
+    for convention in CONVENTIONS:
+        base, freq_shift, position_scale, order, odd, d_model = convention
+        columns, width = columns_of(order, odd, d_model)
+        assert len(columns) == d_model
+        for position in POSITIONS if d_model == 512 else rng.sample(POSITIONS, 10):
+            chosen = range(d_model) if d_model <= 3 else sorted({0, d_model - 1, *rng.sample(range(d_model), 2)})
+            for column in chosen:
+                function, pair = columns[column]
+                angle = angle_of(base, freq_shift, position_scale, width, pair, position)
+                if abs(angle) > MAX_ANGLE:
+                    continue
+                value = {"sin": mp.sin, "cos": mp.cos, "zero": lambda _: mpf(0)}[function](angle)
+                text = str(position) if isinstance(position, int) else position.hex()
+                numbers = [repr(base), repr(freq_shift), repr(position_scale)]
+                yield [*numbers, order, odd, d_model, text, column, *two_doubles(value)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="fail if the file differs")
+    check = parser.parse_args().check
+
+    lines = ["# Generated by tests/cpp/ops/generate_values.py (mpmath, 1500 bits); do not edit."]
+    lines += ["base,freq_shift,position_scale,order,odd,d_model,position,column,hi,lo"]
+    lines += [",".join(str(field) for field in row) for row in rows()]
+    text = "\n".join(lines) + "\n"
+    if not check:
+        FILE.write_text(text)
+    elif FILE.read_text() != text:
+        sys.exit(f"{FILE.name} differs from what {pathlib.Path(__file__).name} generates")
+    print(f"{FILE.name}: {len(lines) - 2} rows, {len(text)} bytes")
+
+
+if __name__ == "__main__":
+    main()
