@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
 # cmake and ninja are those of the environment that runs the tests, whether or not it was activated.
 ENV = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-ENV.pop("POSENC_CUDA", None)
-ENV.pop("POSENC_BUILD_DIR", None)
+for name in ("CUDAARCHS", "POSENC_BUILD_DIR", "POSENC_CMAKE_ARGS", "POSENC_CUDA"):
+    ENV.pop(name, None)
 
 
 def run(*command: object, env: dict[str, str] | None = None, cwd: Path | None = None, ok: bool = True) -> str:

@@ -11,6 +11,12 @@ namespace posenc::kernels {
 
 /// Element type of x and of the result.
 enum class DType : std::uint8_t { kFloat64, kFloat32, kBFloat16, kFloat16 };
+inline constexpr int kNumDTypes = 4;
+
+/// Bytes of an element.
+constexpr std::int64_t element_size(DType dtype) {
+  return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2;
+}
 
 /// Where positions come from: kRange counts up from an offset along the only row dimension, the others are read.
 enum class PositionType : std::uint8_t {
@@ -53,6 +59,8 @@ struct Args {
   double alpha;
   math::Columns columns;
   bool negative_scale;  ///< position_scale < 0
+  bool stream;          ///< CPU: the result is larger than the cache; write past it
+  bool vectors;         ///< CUDA: columns can be moved 16 bytes at a time
   DType dtype;
   PositionType position_type;
   int num_row_dims;

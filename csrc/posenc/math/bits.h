@@ -58,4 +58,16 @@ POSENC_HOST_DEVICE inline DoubleParts decompose(double magnitude) {
   return {fraction | 0x0010000000000000u, biased - 1075};
 }
 
+/// value - half as the nearest double, for value < 2^58 and half = 2^57. On the host by two exact additions of halves
+/// and one rounding, which vectorise where a conversion of 64-bit integers does not.
+POSENC_HOST_DEVICE inline double nearest_double_of_rest(std::uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<double>(static_cast<std::int64_t>(value) - (std::int64_t{1} << 57));
+#else
+  const double high = bit_cast<double>(value >> 32 | 0x4530000000000000u);           // 2^84 + high * 2^32
+  const double low = bit_cast<double>((value & 0xFFFFFFFFu) | 0x4330000000000000u);  // 2^52 + low
+  return (high - (0x1p84 + 0x1p57 + 0x1p52)) + low;
+#endif
+}
+
 }  // namespace posenc::math

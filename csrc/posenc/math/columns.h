@@ -12,11 +12,11 @@ namespace posenc::math {
 /// Pair k has a first and a second function: sine and cosine, or cosine and sine in the cos-first orders. The unpaired
 /// pair of an odd width has the first one only.
 struct Columns {
-  std::int64_t num_first;        ///< pairs that have a first function: the number of frequencies
-  std::int64_t num_second;       ///< pairs that have both; num_first or num_first - 1
-  std::int64_t first_stride;     ///< columns from one pair to the next
-  std::int64_t second_offset;    ///< column of the second function of pair 0
-  std::int64_t zero_column;      ///< the column of zeros, or -1
+  std::int64_t num_first;      ///< pairs that have a first function: the number of frequencies
+  std::int64_t num_second;     ///< pairs that have both; num_first or num_first - 1
+  std::int64_t first_stride;   ///< columns from one pair to the next
+  std::int64_t second_offset;  ///< column of the second function of pair 0
+  std::int64_t zero_column;    ///< the column of zeros, or -1
   bool cos_first;
 };
 

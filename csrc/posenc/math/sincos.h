@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <posenc/macros.h>
+#include <posenc/math/bits.h>
 #include <posenc/math/sincos_table.h>
 
 namespace posenc::math {
@@ -52,7 +53,7 @@ POSENC_HOST_DEVICE inline SinCos sincos_of_phase(std::uint64_t phase) {
   const std::uint64_t shifted = phase + kHalf;
   const detail::SincosRow row = detail::sincos_row(static_cast<int>(shifted >> kRestBits));
   // 57 bits and a sign become 53: one rounding, by at most 2^-54 of u.
-  const double u = static_cast<double>(static_cast<std::int64_t>(shifted & kMask) - static_cast<std::int64_t>(kHalf));
+  const double u = nearest_double_of_rest(shifted & kMask);
   const double z = u * u;
 
   // Constants of this scope need no address, which device code could not take.

@@ -81,10 +81,9 @@ torch::Tensor PositionalEncodingImpl::forward(const torch::Tensor& x, int64_t of
   }
 
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-  torch::Tensor encoding =
-      aligned.defined()
-          ? encode(aligned, options.d_model(), options.convention(), dtype)
-          : encode(x.size(seq_dim), options.d_model(), offset, options.convention(), x.options().dtype(dtype));
+  torch::Tensor encoding = aligned.defined() ? encode(aligned, options.d_model(), options.convention(), dtype)
+                                             : encode(x.size(seq_dim), options.d_model(), offset, options.convention(),
+                                                      x.options().dtype(dtype));
   if (!aligned.defined() && seq_dim == -3) encoding = encoding.unsqueeze(1);
   const torch::Tensor sum = (x.to(dtype) * options.input_scale() + alpha * encoding).to(x.scalar_type());
   return at::dropout(sum, options.dropout(), is_training());

@@ -48,8 +48,8 @@ struct POSENC_API PositionalEncodingOptions {
   TORCH_ARG(Convention, convention) = {};
 };
 
-/// dropout(x * input_scale + alpha * encoding): adds the sinusoidal encoding to x. See posenc::add for the encoding, its
-/// dtypes and its accuracy.
+/// dropout(x * input_scale + alpha * encoding): adds the sinusoidal encoding to x. See posenc::add for the encoding,
+/// its dtypes and its accuracy.
 ///
 /// Stateless: no table, no buffer, no parameter but a learnable alpha, and any length unless max_len is given.
 class POSENC_API PositionalEncodingImpl : public torch::nn::Cloneable<PositionalEncodingImpl> {

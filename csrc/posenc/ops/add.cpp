@@ -20,12 +20,10 @@ constexpr const char* kOp = "add";
 constexpr const char* kInPlaceOp = "add_";
 
 // The arguments after x of the two families of overloads, as every kernel below takes them.
-#define POSENC_RANGE_PARAMS \
-  SymInt offset, int64_t seq_dim, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
+#define POSENC_RANGE_PARAMS SymInt offset, int64_t seq_dim, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
 #define POSENC_RANGE_ARGS offset, seq_dim, input_scale, alpha, POSENC_CONVENTION_ARGS
 #define POSENC_RANGE_TYPES SymInt, int64_t, double, double, POSENC_CONVENTION_TYPES
-#define POSENC_POSITIONS_PARAMS \
-  const at::Tensor &positions, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
+#define POSENC_POSITIONS_PARAMS const at::Tensor &positions, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
 #define POSENC_POSITIONS_ARGS positions, input_scale, alpha, POSENC_CONVENTION_ARGS
 #define POSENC_POSITIONS_TYPES const at::Tensor&, double, double, POSENC_CONVENTION_TYPES
 
@@ -46,8 +44,7 @@ const auto& range_in_place_op() {
 }
 
 const auto& positions_in_place_op() {
-  static const auto op =
-      detail::typed_handle<void(at::Tensor&, POSENC_POSITIONS_TYPES)>("posenc::add_", "positions");
+  static const auto op = detail::typed_handle<void(at::Tensor&, POSENC_POSITIONS_TYPES)>("posenc::add_", "positions");
   return op;
 }
 
@@ -78,8 +75,7 @@ Range check_range(const char* op, const at::Tensor& x, const SymInt& offset, int
   return {checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1)), dim};
 }
 
-Convention check_positions(const char* op, const at::Tensor& x, const at::Tensor& positions,
-                           POSENC_CONVENTION_PARAMS) {
+Convention check_positions(const char* op, const at::Tensor& x, const at::Tensor& positions, POSENC_CONVENTION_PARAMS) {
   checks::x(op, x);
   checks::positions_of_x(op, positions, x);
   return checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1));
@@ -96,7 +92,8 @@ at::Tensor add_range(const at::Tensor& x, POSENC_RANGE_PARAMS) {
   const Range range = check_range(kOp, x, offset, seq_dim, POSENC_CONVENTION_ARGS);
   const at::Tensor out = at::empty_like(x);
   if (!out.is_meta()) {
-    launch::add(out, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha, range.convention);
+    launch::add(out, /*fresh=*/true, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha,
+                range.convention);
   }
   return out;
 }
@@ -104,7 +101,7 @@ at::Tensor add_range(const at::Tensor& x, POSENC_RANGE_PARAMS) {
 at::Tensor add_positions(const at::Tensor& x, POSENC_POSITIONS_PARAMS) {
   const Convention convention = check_positions(kOp, x, positions, POSENC_CONVENTION_ARGS);
   const at::Tensor out = at::empty_like(x);
-  if (!out.is_meta()) launch::add(out, x, positions, input_scale, alpha, convention);
+  if (!out.is_meta()) launch::add(out, /*fresh=*/true, x, positions, input_scale, alpha, convention);
   return out;
 }
 
@@ -112,7 +109,8 @@ void add_range_in_place(at::Tensor& x, POSENC_RANGE_PARAMS) {
   const Range range = check_range(kInPlaceOp, x, offset, seq_dim, POSENC_CONVENTION_ARGS);
   checks::writable(kInPlaceOp, "x", x);
   if (!x.is_meta()) {
-    launch::add(x, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha, range.convention);
+    launch::add(x, /*fresh=*/false, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha,
+                range.convention);
   }
 }
 
@@ -120,14 +118,15 @@ void add_positions_in_place(at::Tensor& x, POSENC_POSITIONS_PARAMS) {
   const Convention convention = check_positions(kInPlaceOp, x, positions, POSENC_CONVENTION_ARGS);
   checks::writable(kInPlaceOp, "x", x);
   checks::no_overlap(kInPlaceOp, "x", x, "positions", positions, /*may_be_equal=*/false);
-  if (!x.is_meta()) launch::add(x, x, positions, input_scale, alpha, convention);
+  if (!x.is_meta()) launch::add(x, /*fresh=*/false, x, positions, input_scale, alpha, convention);
 }
 
 void add_range_out(const at::Tensor& x, POSENC_RANGE_PARAMS, const at::Tensor& out) {
   const Range range = check_range(kOp, x, offset, seq_dim, POSENC_CONVENTION_ARGS);
   check_out(out, x);
   if (!x.is_meta()) {
-    launch::add(out, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha, range.convention);
+    launch::add(out, /*fresh=*/false, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha,
+                range.convention);
   }
 }
 
@@ -135,7 +134,7 @@ void add_positions_out(const at::Tensor& x, POSENC_POSITIONS_PARAMS, const at::T
   const Convention convention = check_positions(kOp, x, positions, POSENC_CONVENTION_ARGS);
   check_out(out, x);
   checks::no_overlap(kOp, "out", out, "positions", positions, /*may_be_equal=*/false);
-  if (!x.is_meta()) launch::add(out, x, positions, input_scale, alpha, convention);
+  if (!x.is_meta()) launch::add(out, /*fresh=*/false, x, positions, input_scale, alpha, convention);
 }
 
 // Note [Composite form]
@@ -164,9 +163,9 @@ at::Tensor composite_range(const char* op, const at::Tensor& x, POSENC_RANGE_PAR
 
 at::Tensor composite_positions(const char* op, const at::Tensor& x, POSENC_POSITIONS_PARAMS) {
   check_positions(op, x, positions, POSENC_CONVENTION_ARGS);
-  static const auto encode_op = detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES,
-                                                                std::optional<at::ScalarType>)>("posenc::encode",
-                                                                                                "positions");
+  static const auto encode_op =
+      detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES,
+                                      std::optional<at::ScalarType>)>("posenc::encode", "positions");
   const at::Tensor encoding = encode_op.call(positions, x.sym_size(-1), POSENC_CONVENTION_ARGS, compute_dtype(x));
   return combine(x, encoding, input_scale, alpha);
 }
@@ -180,21 +179,27 @@ at::Tensor add_positions_composite(const at::Tensor& x, POSENC_POSITIONS_PARAMS)
 }
 
 void add_range_in_place_composite(at::Tensor& x, POSENC_RANGE_PARAMS) {
-  x.copy_(composite_range(kInPlaceOp, x, POSENC_RANGE_ARGS));
+  const at::Tensor sum = composite_range(kInPlaceOp, x, POSENC_RANGE_ARGS);
+  checks::writable(kInPlaceOp, "x", x);
+  x.copy_(sum);
 }
 
 void add_positions_in_place_composite(at::Tensor& x, POSENC_POSITIONS_PARAMS) {
-  x.copy_(composite_positions(kInPlaceOp, x, POSENC_POSITIONS_ARGS));
+  const at::Tensor sum = composite_positions(kInPlaceOp, x, POSENC_POSITIONS_ARGS);
+  checks::writable(kInPlaceOp, "x", x);
+  x.copy_(sum);
 }
 
 void add_range_out_composite(const at::Tensor& x, POSENC_RANGE_PARAMS, const at::Tensor& out) {
+  const at::Tensor sum = composite_range(kOp, x, POSENC_RANGE_ARGS);
   check_out(out, x);
-  out.copy_(composite_range(kOp, x, POSENC_RANGE_ARGS));
+  out.copy_(sum);
 }
 
 void add_positions_out_composite(const at::Tensor& x, POSENC_POSITIONS_PARAMS, const at::Tensor& out) {
+  const at::Tensor sum = composite_positions(kOp, x, POSENC_POSITIONS_ARGS);
   check_out(out, x);
-  out.copy_(composite_positions(kOp, x, POSENC_POSITIONS_ARGS));
+  out.copy_(sum);
 }
 
 // Gradients. y = x * input_scale + alpha * E(p) with E constant in x, so dL/dx = dL/dy * input_scale: a registered op,
@@ -316,9 +321,8 @@ void write_below(const at::Tensor& written, const Call& call) {
 }
 
 void add_range_in_place_version(DispatchKeySet keys, at::Tensor& x, POSENC_RANGE_PARAMS) {
-  write_below(x, [&] {
-    range_in_place_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS);
-  });
+  write_below(x,
+              [&] { range_in_place_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS); });
 }
 
 void add_positions_in_place_version(DispatchKeySet keys, at::Tensor& x, POSENC_POSITIONS_PARAMS) {
@@ -328,9 +332,8 @@ void add_positions_in_place_version(DispatchKeySet keys, at::Tensor& x, POSENC_P
 }
 
 void add_range_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_RANGE_PARAMS, const at::Tensor& out) {
-  write_below(out, [&] {
-    range_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS, out);
-  });
+  write_below(out,
+              [&] { range_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS, out); });
 }
 
 void add_positions_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_POSITIONS_PARAMS,
@@ -342,7 +345,7 @@ void add_positions_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_
 
 }  // namespace
 
-#define POSENC_RANGE_OPTIONS(options)                                            \
+#define POSENC_RANGE_OPTIONS(options) \
   (options).seq_dim, (options).input_scale, (options).alpha, POSENC_CONVENTION_FIELDS((options).convention)
 #define POSENC_POSITIONS_OPTIONS(options) \
   (options).input_scale, (options).alpha, POSENC_CONVENTION_FIELDS((options).convention)

@@ -62,8 +62,9 @@ bool is_result_dtype(at::ScalarType dtype) {
 
 void strided(const char* op, const char* name, const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(!tensor.is_nested(), op, ": ", name, " must be a plain tensor, but got a nested one.");
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided, op, ": ", name, " must be a strided tensor, but got layout ",
-                              tensor.layout(), ". Use ", name, ".to_dense().");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided, op, ": ", name,
+                              " must be a strided tensor, but got layout ", tensor.layout(), ". Use ", name,
+                              ".to_dense().");
 }
 
 }  // namespace
@@ -82,13 +83,13 @@ Convention convention(const char* op, double base, double freq_shift, double pos
   TORCH_CHECK_VALUE(std::isfinite(freq_shift), op, ": freq_shift must be finite, but got ", freq_shift, ".");
   TORCH_CHECK_VALUE(std::isfinite(position_scale), op, ": position_scale must be finite, but got ", position_scale,
                     ".");
-  Convention result{base, freq_shift, position_scale, parse(op, "order", kOrders, order),
-                    parse(op, "odd", kOdds, odd)};
+  Convention result{base, freq_shift, position_scale, parse(op, "order", kOrders, order), parse(op, "odd", kOdds, odd)};
   // Of a width that is not known yet the rest is checked when the kernel runs.
   const std::optional<int64_t> width = d_model.maybe_as_int();
   if (!width.has_value()) return result;
-  TORCH_CHECK_VALUE(*width % 2 == 0 || result.odd != Odd::kError, op, ": d_model must be even with odd=\"error\", but got ",
-                    *width, ". Use odd=\"sin\", \"zero\" or \"cut\" for an odd width.");
+  TORCH_CHECK_VALUE(*width % 2 == 0 || result.odd != Odd::kError, op,
+                    ": d_model must be even with odd=\"error\", but got ", *width,
+                    ". Use odd=\"sin\", \"zero\" or \"cut\" for an odd width.");
   TORCH_CHECK_VALUE(*width < std::numeric_limits<int64_t>::max() || result.odd != Odd::kCut, op,
                     ": d_model must be below 2^63 - 1 with odd=\"cut\", but got ", *width, ".");
   // Exact: 2 * freq_shift is exact in double, and a width beyond 2^53 equals it only if it is that very integer.
@@ -108,7 +109,8 @@ void range(const char* op, const c10::SymInt& seq_len, const c10::SymInt& offset
   const std::optional<int64_t> first = offset.maybe_as_int();
   if (!count.has_value() || !first.has_value()) return;
   TORCH_CHECK_VALUE(*first <= std::numeric_limits<int64_t>::max() - *count, op,
-                    ": offset + seq_len must be at most 2^63 - 1, but got offset ", *first, " and seq_len ", *count, ".");
+                    ": offset + seq_len must be at most 2^63 - 1, but got offset ", *first, " and seq_len ", *count,
+                    ".");
 }
 
 void element_count(const char* op, const c10::SymInt& tokens, const c10::SymInt& d_model) {
@@ -117,7 +119,8 @@ void element_count(const char* op, const c10::SymInt& tokens, const c10::SymInt&
   if (!rows.has_value() || !width.has_value()) return;
   int64_t elements = 0;
   TORCH_CHECK_VALUE(!__builtin_mul_overflow(*rows, *width, &elements), op,
-                    ": the result must have at most 2^63 - 1 elements, but got ", *rows, " rows of d_model ", *width, ".");
+                    ": the result must have at most 2^63 - 1 elements, but got ", *rows, " rows of d_model ", *width,
+                    ".");
 }
 
 at::ScalarType result_dtype(const char* op, std::optional<at::ScalarType> dtype) {
@@ -131,15 +134,16 @@ void positions(const char* op, const at::Tensor& positions) {
   const at::ScalarType dtype = positions.scalar_type();
   const bool integer = c10::isIntegralType(dtype, /*includeBool=*/false) && dtype != at::kUInt64 &&
                        !c10::isQIntType(dtype) && !c10::isBitsType(dtype);
-  TORCH_CHECK_TYPE(integer || is_result_dtype(dtype), op,
-                   ": positions must be integer (not bool or uint64) or float64, float32, bfloat16 or float16, but got ",
-                   dtype_name(dtype), ".", dtype == at::kUInt64 ? " Use positions.to(torch.int64)." : "");
+  TORCH_CHECK_TYPE(
+      integer || is_result_dtype(dtype), op,
+      ": positions must be integer (not bool or uint64) or float64, float32, bfloat16 or float16, but got ",
+      dtype_name(dtype), ".", dtype == at::kUInt64 ? " Use positions.to(torch.int64)." : "");
   strided(op, "positions", positions);
 }
 
 void x(const char* op, const at::Tensor& x) {
-  TORCH_CHECK_TYPE(is_result_dtype(x.scalar_type()), op,
-                   ": x must be float64, float32, bfloat16 or float16, but got ", dtype_name(x.scalar_type()), ".");
+  TORCH_CHECK_TYPE(is_result_dtype(x.scalar_type()), op, ": x must be float64, float32, bfloat16 or float16, but got ",
+                   dtype_name(x.scalar_type()), ".");
   strided(op, "x", x);
   TORCH_CHECK_VALUE(x.dim() >= 2, op, ": x must have at least 2 dimensions (..., seq_len, d_model), but got shape ",
                     x.sym_sizes(), ".", x.dim() == 1 ? " Use x.unsqueeze(0) for a single position." : "");
@@ -180,8 +184,8 @@ void out(const char* op, const at::Tensor& out, c10::SymIntArrayRef shape, std::
                      dtype_name(out.scalar_type()), ".");
   } else {
     TORCH_CHECK_TYPE(is_result_dtype(out.scalar_type()), op,
-                     ": out must be float64, float32, bfloat16 or float16, but got ",
-                     dtype_name(out.scalar_type()), ".");
+                     ": out must be float64, float32, bfloat16 or float16, but got ", dtype_name(out.scalar_type()),
+                     ".");
   }
   strided(op, "out", out);
   TORCH_CHECK_VALUE(!device.has_value() || out.device() == *device, op, ": out must be on device ", *device,

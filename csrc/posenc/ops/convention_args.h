@@ -10,6 +10,6 @@
 #define POSENC_CONVENTION_TYPES double, double, double, c10::string_view, c10::string_view
 
 /// The same five of a posenc::Convention.
-#define POSENC_CONVENTION_FIELDS(convention)                                      \
-  (convention).base, (convention).freq_shift, (convention).position_scale,        \
-      ::posenc::order_name((convention).order), ::posenc::odd_name((convention).odd)
+#define POSENC_CONVENTION_FIELDS(convention)                                                                         \
+  (convention).base, (convention).freq_shift, (convention).position_scale, ::posenc::order_name((convention).order), \
+      ::posenc::odd_name((convention).odd)

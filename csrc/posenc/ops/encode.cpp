@@ -21,14 +21,16 @@ using OptionalDevice = std::optional<at::Device>;
 constexpr const char* kOp = "encode";
 
 const auto& range_op() {
-  static const auto op = detail::typed_handle<at::Tensor(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, OptionalDType,
-                                                         OptionalDevice)>("posenc::encode", "");
+  static const auto op =
+      detail::typed_handle<at::Tensor(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, OptionalDType, OptionalDevice)>(
+          "posenc::encode", "");
   return op;
 }
 
 const auto& positions_op() {
-  static const auto op = detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES,
-                                                         OptionalDType)>("posenc::encode", "positions");
+  static const auto op =
+      detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES, OptionalDType)>(
+          "posenc::encode", "positions");
   return op;
 }
 
@@ -39,8 +41,9 @@ const auto& range_out_op() {
 }
 
 const auto& positions_out_op() {
-  static const auto op = detail::typed_handle<void(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES,
-                                                   const at::Tensor&)>("posenc::encode", "positions_out");
+  static const auto op =
+      detail::typed_handle<void(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES, const at::Tensor&)>(
+          "posenc::encode", "positions_out");
   return op;
 }
 
@@ -50,46 +53,58 @@ c10::SymDimVector result_shape(const at::Tensor& positions, const SymInt& d_mode
   return shape;
 }
 
+// The checks of each pair of overloads.
+
+Convention check_range(const SymInt& seq_len, const SymInt& d_model, const SymInt& offset, POSENC_CONVENTION_PARAMS) {
+  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
+  checks::range(kOp, seq_len, offset);
+  checks::element_count(kOp, seq_len, d_model);
+  return convention;
+}
+
+Convention check_positions(const at::Tensor& positions, const SymInt& d_model, POSENC_CONVENTION_PARAMS) {
+  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
+  checks::positions(kOp, positions);
+  checks::element_count(kOp, positions.sym_numel(), d_model);
+  return convention;
+}
+
+void check_positions_out(const at::Tensor& positions, const SymInt& d_model, const at::Tensor& out) {
+  checks::out(kOp, out, result_shape(positions, d_model), std::nullopt, positions.device());
+  checks::no_overlap(kOp, "out", out, "positions", positions, /*may_be_equal=*/false);
+}
+
 // CPU, CUDA and Meta: one function each, which writes nothing where the result has no memory.
 
 at::Tensor encode_range(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS, OptionalDType dtype,
                         OptionalDevice device) {
-  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
-  checks::range(kOp, seq_len, offset);
-  checks::element_count(kOp, seq_len, d_model);
+  const Convention convention = check_range(seq_len, d_model, offset, POSENC_CONVENTION_ARGS);
   const auto options = at::TensorOptions().dtype(checks::result_dtype(kOp, dtype)).device(device.value_or(at::kCPU));
   const at::Tensor out = at::empty_symint({std::move(seq_len), std::move(d_model)}, options);
-  if (!out.is_meta()) launch::encode(out, offset.guard_int(__FILE__, __LINE__), convention);
+  if (!out.is_meta()) launch::encode(out, /*fresh=*/true, offset.guard_int(__FILE__, __LINE__), convention);
   return out;
 }
 
 at::Tensor encode_positions(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                             OptionalDType dtype) {
-  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
-  checks::positions(kOp, positions);
-  checks::element_count(kOp, positions.sym_numel(), d_model);
+  const Convention convention = check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
   const auto options = at::TensorOptions().dtype(checks::result_dtype(kOp, dtype)).device(positions.device());
   const at::Tensor out = at::empty_symint(result_shape(positions, d_model), options);
-  if (!out.is_meta()) launch::encode(out, positions, convention);
+  if (!out.is_meta()) launch::encode(out, /*fresh=*/true, positions, convention);
   return out;
 }
 
 void encode_range_out(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS, const at::Tensor& out) {
-  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
-  checks::range(kOp, seq_len, offset);
-  checks::element_count(kOp, seq_len, d_model);
+  const Convention convention = check_range(seq_len, d_model, offset, POSENC_CONVENTION_ARGS);
   checks::out(kOp, out, {std::move(seq_len), std::move(d_model)}, std::nullopt, std::nullopt);
-  if (!out.is_meta()) launch::encode(out, offset.guard_int(__FILE__, __LINE__), convention);
+  if (!out.is_meta()) launch::encode(out, /*fresh=*/false, offset.guard_int(__FILE__, __LINE__), convention);
 }
 
 void encode_positions_out(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                           const at::Tensor& out) {
-  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
-  checks::positions(kOp, positions);
-  checks::element_count(kOp, positions.sym_numel(), d_model);
-  checks::out(kOp, out, result_shape(positions, d_model), std::nullopt, positions.device());
-  checks::no_overlap(kOp, "out", out, "positions", positions, /*may_be_equal=*/false);
-  if (!out.is_meta()) launch::encode(out, positions, convention);
+  const Convention convention = check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
+  check_positions_out(positions, d_model, out);
+  if (!out.is_meta()) launch::encode(out, /*fresh=*/false, positions, convention);
 }
 
 // Devices without a kernel of ours: the CPU's result, copied there.
@@ -97,20 +112,20 @@ void encode_positions_out(const at::Tensor& positions, SymInt d_model, POSENC_CO
 at::Tensor encode_range_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS,
                                   OptionalDType dtype, OptionalDevice device) {
   return range_op()
-      .call(std::move(seq_len), std::move(d_model), std::move(offset), POSENC_CONVENTION_ARGS, dtype, at::Device(at::kCPU))
+      .call(std::move(seq_len), std::move(d_model), std::move(offset), POSENC_CONVENTION_ARGS, dtype,
+            at::Device(at::kCPU))
       .to(device.value_or(at::kCPU));
 }
 
 at::Tensor encode_positions_elsewhere(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                                       OptionalDType dtype) {
-  checks::positions(kOp, positions);  // a layout that we refuse comes here too, and would come again
-  return positions_op()
-      .call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, dtype)
-      .to(positions.device());
+  check_positions(positions, d_model, POSENC_CONVENTION_ARGS);  // a layout that we refuse comes here too
+  return positions_op().call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, dtype).to(positions.device());
 }
 
 void encode_range_out_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS,
                                 const at::Tensor& out) {
+  check_range(seq_len, d_model, offset, POSENC_CONVENTION_ARGS);
   checks::out(kOp, out, {seq_len, d_model}, std::nullopt, std::nullopt);
   out.copy_(range_op().call(std::move(seq_len), std::move(d_model), std::move(offset), POSENC_CONVENTION_ARGS,
                             out.scalar_type(), at::Device(at::kCPU)));
@@ -118,8 +133,8 @@ void encode_range_out_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset, P
 
 void encode_positions_out_elsewhere(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                                     const at::Tensor& out) {
-  checks::positions(kOp, positions);
-  checks::out(kOp, out, result_shape(positions, d_model), std::nullopt, positions.device());
+  check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
+  check_positions_out(positions, d_model, out);
   out.copy_(positions_op().call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, out.scalar_type()));
 }
 
@@ -154,15 +169,16 @@ at::Tensor signed_frequencies(int64_t d_model, const Convention& convention, at:
   at::Tensor first = at::full({columns.num_first}, convention.position_scale, options);
   if (columns.num_first > 1) {
     const double width = static_cast<double>(math::effective_width(d_model, convention.odd));
-    const at::Tensor exponents = at::arange(columns.num_first, options) * (-2.0 / (width - 2.0 * convention.freq_shift));
+    const at::Tensor exponents =
+        at::arange(columns.num_first, options) * (-2.0 / (width - 2.0 * convention.freq_shift));
     first = first * at::pow(convention.base, exponents);
   }
   if (columns.cos_first) first = -first;
   const at::Tensor second = -first.narrow(0, 0, columns.num_second);
   const bool interleaved = columns.first_stride == 2;
   const int64_t width = columns.num_first + columns.num_second;
-  at::Tensor factors = interleaved ? at::stack({first, -first}, 1).flatten().narrow(0, 0, width)
-                                   : at::cat({first, second});
+  at::Tensor factors =
+      interleaved ? at::stack({first, -first}, 1).flatten().narrow(0, 0, width) : at::cat({first, second});
   if (columns.zero_column >= 0) factors = at::cat({factors, at::zeros({1}, options)});
   return factors;
 }
@@ -260,6 +276,8 @@ at::Tensor encode(int64_t seq_len, int64_t d_model, int64_t offset, const Conven
                   at::TensorOptions options) {
   TORCH_CHECK_NOT_IMPLEMENTED(options.layout() == at::kStrided, kOp, ": options must have the strided layout, but got ",
                               options.layout(), ".");
+  TORCH_CHECK_NOT_IMPLEMENTED(!options.pinned_memory(), kOp,
+                              ": options must not ask for pinned memory, but got pinned_memory=true. Use encode_out.");
   const at::Tensor result = range_op().call(seq_len, d_model, offset, POSENC_CONVENTION_FIELDS(convention),
                                             c10::optTypeMetaToScalarType(options.dtype_opt()), options.device_opt());
   return options.requires_grad() ? result.set_requires_grad(true) : result;

@@ -7,13 +7,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include <posenc/kernels/args.h>
 #include <posenc/kernels/cpu/add.h>
 #include <posenc/kernels/cpu/encode.h>
+#include <posenc/kernels/cpu/frequencies.h>
 #include <posenc/math/columns.h>
 #include <posenc/math/frequency.h>
+#include <posenc/ops/memory.h>
 
 #if defined(POSENC_WITH_CUDA)
 #include <c10/cuda/CUDAGuard.h>
@@ -128,7 +129,8 @@ const void* advance(const void* data, int64_t elements, int64_t itemsize) {
   return static_cast<const char*>(data) + elements * itemsize;
 }
 
-/// Calls run_part(args) with the dimensions filled in; loops over the outer ones where there are more than a kernel takes.
+/// Calls run_part(args) with the dimensions filled in; loops over the outer ones where there are more than a kernel
+/// takes.
 template <typename Run>
 void run_grid(Args args, c10::ArrayRef<Dim> rows, c10::ArrayRef<Dim> batches, int64_t itemsize,
               int64_t position_itemsize, const Run& run_part) {
@@ -162,62 +164,83 @@ void run_cuda(const Args& args, const math::FrequencyTables& tables, const at::T
 }
 #endif
 
-void run_cpu(const Args& args, const std::vector<math::Float128>& frequencies) {
-  const int64_t tokens = kernels::num_rows(args) * kernels::num_batches(args);
-  at::parallel_for(0, tokens, std::max<int64_t>(1, kGrainColumns / args.d_model), [&](int64_t begin, int64_t end) {
-    if (args.x == nullptr) {
-      kernels::cpu::encode(args, frequencies.data(), begin, end);
-    } else {
-      std::vector<double> scratch(kernels::cpu::add_scratch_bytes(args) / sizeof(double) + 1);
-      kernels::cpu::add(args, frequencies.data(), scratch.data(), begin, end);
-    }
-  });
+/// Rows in each task; a small range stays whole, in the calling thread.
+int64_t rows_per_task(const Args& args, int64_t batches) {
+  return std::max<int64_t>(1, kGrainColumns / (args.d_model * batches));
 }
 
-void run(const Args& args, const Grid& grid, const at::Tensor& out, const at::Tensor* positions,
+void run_cpu(const Args& args, const kernels::cpu::Frequencies& frequencies) {
+  const int64_t rows = kernels::num_rows(args);
+  if (args.x == nullptr) {
+    at::parallel_for(0, rows, rows_per_task(args, 1),
+                     [&](int64_t begin, int64_t end) { kernels::cpu::encode(args, frequencies, begin, end); });
+    return;
+  }
+  const int64_t batches = kernels::num_batches(args);
+  // By rows, each of which is then computed once; by batch entries where there are too few rows for the threads.
+  if (batches == 1 || rows >= at::get_num_threads()) {
+    at::parallel_for(0, rows, rows_per_task(args, batches), [&](int64_t begin, int64_t end) {
+      kernels::cpu::add(args, frequencies, {begin, end, 0, batches});
+    });
+  } else {
+    at::parallel_for(0, batches, rows_per_task(args, rows), [&](int64_t begin, int64_t end) {
+      kernels::cpu::add(args, frequencies, {0, rows, begin, end});
+    });
+  }
+}
+
+/// Whether to write past the cache. Measured: that wins with one thread and a result larger than the last-level cache;
+/// a fresh result is better off with the ordinary stores that bring its pages in, and several threads saturate memory
+/// either way.
+bool should_stream(const Args& args, const at::Tensor& out, bool fresh) {
+  return !fresh && args.x != args.out && at::get_num_threads() == 1 &&
+         out.numel() * out.element_size() > memory::last_level_cache_bytes();
+}
+
+void run(Args& args, const Grid& grid, const at::Tensor& out, bool fresh, const at::Tensor* positions,
          const Convention& convention) {
   if (out.numel() == 0) return;
-  const math::FrequencyTables tables =
-      math::make_frequency_tables(convention.base, math::effective_width(args.d_model, convention.odd),
-                                  convention.freq_shift, convention.position_scale, args.columns.num_first);
-  std::vector<math::Float128> frequencies;
-  if (out.is_cpu()) {
-    frequencies.resize(static_cast<std::size_t>(args.columns.num_first));
-    for (std::size_t k = 0; k < frequencies.size(); ++k) {
-      frequencies[k] = math::frequency(tables, static_cast<int64_t>(k));
-    }
-  }
-  run_grid(args, grid.rows, grid.batches, out.element_size(), positions == nullptr ? 0 : positions->element_size(),
-           [&](const Args& part) {
+  const int64_t width = math::effective_width(args.d_model, convention.odd);
+  const int64_t position_itemsize = positions == nullptr ? 0 : positions->element_size();
 #if defined(POSENC_WITH_CUDA)
-             if (out.is_cuda()) return run_cuda(part, tables, out);
+  if (out.is_cuda()) {
+    const math::FrequencyTables tables = math::make_frequency_tables(convention.base, width, convention.freq_shift,
+                                                                     convention.position_scale, args.columns.num_first);
+    run_grid(args, grid.rows, grid.batches, out.element_size(), position_itemsize,
+             [&](const Args& part) { run_cuda(part, tables, out); });
+    return;
+  }
 #endif
-             run_cpu(part, frequencies);
-           });
+  if (fresh) memory::advise_huge_pages(out);
+  args.stream = should_stream(args, out, fresh);
+  const auto frequencies = kernels::cpu::frequencies_of(
+      {convention.base, width, convention.freq_shift, convention.position_scale, args.columns.num_first});
+  run_grid(args, grid.rows, grid.batches, out.element_size(), position_itemsize,
+           [&](const Args& part) { run_cpu(part, *frequencies); });
 }
 
 }  // namespace
 
-void encode(const at::Tensor& out, int64_t offset, const Convention& convention) {
+void encode(const at::Tensor& out, bool fresh, int64_t offset, const Convention& convention) {
   Args args = base_args(out, convention);
   args.offset = offset;
   Grid grid;
   append(grid.rows, Dim{out.size(0), 0, 0, out.stride(0)});
-  run(args, grid, out, nullptr, convention);
+  run(args, grid, out, fresh, nullptr, convention);
 }
 
-void encode(const at::Tensor& out, const at::Tensor& positions, const Convention& convention) {
+void encode(const at::Tensor& out, bool fresh, const at::Tensor& positions, const Convention& convention) {
   Args args = base_args(out, convention);
   set_positions(args, positions);
   Grid grid;
   for (int64_t d = 0; d < positions.dim(); ++d) {
     append(grid.rows, Dim{positions.size(d), positions.stride(d), 0, out.stride(d)});
   }
-  run(args, grid, out, &positions, convention);
+  run(args, grid, out, fresh, &positions, convention);
 }
 
-void add(const at::Tensor& out, const at::Tensor& x, int64_t offset, int64_t seq_dim, double input_scale, double alpha,
-         const Convention& convention) {
+void add(const at::Tensor& out, bool fresh, const at::Tensor& x, int64_t offset, int64_t seq_dim, double input_scale,
+         double alpha, const Convention& convention) {
   Args args = base_args(out, convention);
   set_x(args, x, input_scale, alpha);
   args.offset = offset;
@@ -225,11 +248,11 @@ void add(const at::Tensor& out, const at::Tensor& x, int64_t offset, int64_t seq
   for (int64_t d = 0; d + 1 < x.dim(); ++d) {
     append(d == seq_dim ? grid.rows : grid.batches, Dim{x.size(d), 0, x.stride(d), out.stride(d)});
   }
-  run(args, grid, out, nullptr, convention);
+  run(args, grid, out, fresh, nullptr, convention);
 }
 
-void add(const at::Tensor& out, const at::Tensor& x, const at::Tensor& positions, double input_scale, double alpha,
-         const Convention& convention) {
+void add(const at::Tensor& out, bool fresh, const at::Tensor& x, const at::Tensor& positions, double input_scale,
+         double alpha, const Convention& convention) {
   Args args = base_args(out, convention);
   set_x(args, x, input_scale, alpha);
   set_positions(args, positions);
@@ -238,9 +261,10 @@ void add(const at::Tensor& out, const at::Tensor& x, const at::Tensor& positions
   for (int64_t d = 0; d + 1 < x.dim(); ++d) {
     const bool varies = d >= missing && positions.size(d - missing) != 1;
     const int64_t position_stride = varies ? positions.stride(d - missing) : 0;
-    append(position_stride != 0 ? grid.rows : grid.batches, Dim{x.size(d), position_stride, x.stride(d), out.stride(d)});
+    append(position_stride != 0 ? grid.rows : grid.batches,
+           Dim{x.size(d), position_stride, x.stride(d), out.stride(d)});
   }
-  run(args, grid, out, &positions, convention);
+  run(args, grid, out, fresh, &positions, convention);
 }
 
 }  // namespace posenc::launch

@@ -8,22 +8,22 @@
 
 /// The one place that knows strides, threads, devices and streams: turns tensors into kernel arguments and runs the
 /// kernel on the CPU (at::parallel_for) or on the current CUDA stream. Arguments are checked before; nothing here
-/// allocates a tensor.
+/// allocates a tensor. `fresh` says that out has just been allocated, so that its pages are not there yet.
 
 namespace posenc::launch {
 
 /// out[i, :] = encoding of position offset + i; out is (seq_len, d_model).
-void encode(const at::Tensor& out, int64_t offset, const Convention& convention);
+void encode(const at::Tensor& out, bool fresh, int64_t offset, const Convention& convention);
 
 /// out[..., :] = encoding of positions[...]; out is positions.shape + (d_model,).
-void encode(const at::Tensor& out, const at::Tensor& positions, const Convention& convention);
+void encode(const at::Tensor& out, bool fresh, const at::Tensor& positions, const Convention& convention);
 
 /// out = x * input_scale + alpha * encoding, positions offset, offset + 1, .. along dimension seq_dim >= 0.
-void add(const at::Tensor& out, const at::Tensor& x, int64_t offset, int64_t seq_dim, double input_scale, double alpha,
-         const Convention& convention);
+void add(const at::Tensor& out, bool fresh, const at::Tensor& x, int64_t offset, int64_t seq_dim, double input_scale,
+         double alpha, const Convention& convention);
 
 /// The same at given positions, which broadcast to x.shape[:-1].
-void add(const at::Tensor& out, const at::Tensor& x, const at::Tensor& positions, double input_scale, double alpha,
-         const Convention& convention);
+void add(const at::Tensor& out, bool fresh, const at::Tensor& x, const at::Tensor& positions, double input_scale,
+         double alpha, const Convention& convention);
 
 }  // namespace posenc::launch

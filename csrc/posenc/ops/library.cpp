@@ -13,7 +13,7 @@ namespace {
 // All schemas. The overload on positions stands before the one on a range: torch takes the first that fits, and a
 // one-element tensor would also pass as an int. Ops that write return nothing: an alias of an argument cannot be
 // functionalised.
-#define POSENC_CONVENTION                                                                             \
+#define POSENC_CONVENTION                                                                           \
   "float base=10000.0, float freq_shift=0.0, float position_scale=1.0, str order=\"interleaved\", " \
   "str odd=\"sin\""
 
@@ -63,8 +63,10 @@ class Registration {
   }
 
   void check() const {
-    TORCH_CHECK(other_version_.empty() || other_version_ == POSENC_VERSION, "posenc: the process must use one version, "
-                "but got ", POSENC_VERSION, " after ", other_version_, " had been loaded. Remove one of the two.");
+    TORCH_CHECK(other_version_.empty() || other_version_ == POSENC_VERSION,
+                "posenc: the process must use one version, "
+                "but got ",
+                POSENC_VERSION, " after ", other_version_, " had been loaded. Remove one of the two.");
   }
 
  private:

@@ -261,20 +261,22 @@ TEST_P(AddKernel, no_tokens_write_nothing) {
 }
 
 TEST(AddCpu, any_split_of_the_tokens_gives_the_same_bits) {
+  constexpr std::int64_t kRows = 5;
+  constexpr std::int64_t kBatches = 6;
   for (const DType dtype : kDTypes) {
     const Setting setting{dtype, 7, {10000.0, 1.0, 1.0, Order::kInterleavedCosFirst, Odd::kSin}};
-    constexpr std::int64_t kTokens = 5 * 6;
-    for (const std::vector<std::int64_t>& cuts : {std::vector<std::int64_t>{0, kTokens},
-                                                  {0, 1, kTokens},
-                                                  {0, 7, 7, 20, kTokens},
-                                                  {0, 6, 13, 14, 29, kTokens}}) {
-      Addition addition = contiguous(setting, {5}, {2, 3});
+    for (const auto& [row_cut, batch_cut] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {2, 0}, {0, 1}, {4, 5}}) {
+      Addition addition = contiguous(setting, {kRows}, {2, 3});
       const Args args = addition.args(kScales[3]);
-      for (std::size_t part = cuts.size() - 1; part > 0; --part) {
-        add_range(args, setting, cuts[part - 1], cuts[part]);
+      const cpu::Frequencies set = frequencies(setting);
+      for (const cpu::TokenRange& part : {cpu::TokenRange{row_cut, kRows, batch_cut, kBatches},
+                                          {0, row_cut, batch_cut, kBatches},
+                                          {row_cut, kRows, 0, batch_cut},
+                                          {0, row_cut, 0, batch_cut}}) {
+        cpu::add(args, set, part);
       }
       EXPECT_TRUE(same_bits(addition.out(), addition.expected(kScales[3])))
-          << setting.name() << ", " << cuts.size() - 1 << " parts";
+          << setting.name() << ", cut at row " << row_cut << " and batch entry " << batch_cut;
     }
   }
 }
@@ -283,46 +285,30 @@ TEST(AddCpu, only_the_tokens_of_the_range_are_written) {
   const Setting setting{DType::kFloat32, 4, {}};
   Addition addition = contiguous(setting, {3}, {2});
   const Args args = addition.args(kScales[0]);
-  add_range(args, setting, 1, 3);  // both ends cut through a batch
-  for (std::int64_t i = 0; i < 24; ++i) EXPECT_EQ(addition.out().untouched(i), i < 4 || i >= 12) << "element " << i;
-}
-
-TEST(AddCpu, scratch_holds_one_row_in_the_compute_type_and_no_byte_beyond_is_touched) {
-  for (const DType dtype : kDTypes) {
-    for (const std::int64_t d_model : kWidths) {
-      const Setting setting{dtype, d_model, {10000.0, 0.0, 1.0, Order::kSplit, Odd::kZero}};
-      Addition addition = contiguous(setting, {3}, {2});
-      const Args args = addition.args(kScales[0]);
-      const std::size_t bytes = cpu::add_scratch_bytes(args);
-      EXPECT_EQ(bytes, static_cast<std::size_t>(d_model) * size_of(compute_dtype(dtype))) << setting.name();
-
-      constexpr unsigned char kGuard = 0x5C;
-      std::vector<double> scratch(bytes / sizeof(double) + 3);
-      unsigned char* first = reinterpret_cast<unsigned char*>(scratch.data());
-      std::fill(first, first + scratch.size() * sizeof(double), kGuard);
-      cpu::add(args, frequencies(setting).data(), scratch.data(), 0, 6);
-      EXPECT_TRUE(std::all_of(first + bytes, first + scratch.size() * sizeof(double), [](unsigned char byte) {
-        return byte == kGuard;
-      })) << setting.name();
-      EXPECT_TRUE(same_bits(addition.out(), addition.expected(kScales[0]))) << setting.name();
-    }
+  cpu::add(args, frequencies(setting), {1, 3, 1, 2});
+  for (std::int64_t i = 0; i < 24; ++i) {
+    const std::int64_t row = i / 4 / 2;
+    const std::int64_t batch = i / 4 % 2;
+    EXPECT_EQ(addition.out().untouched(i), row < 1 || batch < 1) << "element " << i;
   }
 }
 
-TEST(AddThread, a_thread_writes_its_pair_of_every_batch_entry_and_nothing_else) {
-  const Setting setting{DType::kFloat32, 5, {10000.0, 0.0, 1.0, Order::kSplit, Odd::kZero}};
+TEST(AddThread, every_element_is_written_by_one_thread) {
+  const Setting setting{DType::kFloat32, 13, {10000.0, 0.0, 1.0, Order::kSplit, Odd::kZero}};
   const math::FrequencyTables tables = setting.tables();
-  const std::int64_t pair_of_column[] = {0, 1, 0, 1, 2};  // s0 s1 c0 c1 and the column of zeros
-  for (std::int64_t thread = 0; thread < 2 * 3; ++thread) {
-    Addition addition = contiguous(setting, {2}, {3});
-    const Args args = addition.args(kScales[0]);
-    ASSERT_EQ(cuda::threads_per_row(args), 3);
-    cuda::add_thread<float>(args, tables, thread);
-    for (std::int64_t i = 0; i < addition.out().elements(); ++i) {
-      const bool own = i / 15 == thread / 3 && pair_of_column[i % 5] == thread % 3;
-      EXPECT_EQ(addition.out().untouched(i), !own) << "thread " << thread << ", element " << i;
+  Addition addition = contiguous(setting, {70}, {3});
+  const Args args = addition.args(kScales[0]);
+  const cuda::RangePlan plan = cuda::plan_range<float>(args);
+  std::vector<int> writers(static_cast<std::size_t>(addition.out().elements()), 0);
+  for (std::int64_t thread = 0; thread < cuda::num_range_threads<float>(args, plan); ++thread) {
+    Addition own = contiguous(setting, {70}, {3});
+    const Args own_args = own.args(kScales[0]);
+    cuda::run_range_thread<float, cuda::AddRow<float>>(own_args, tables, plan, thread);
+    for (std::size_t i = 0; i < writers.size(); ++i) {
+      if (!own.out().untouched(static_cast<std::int64_t>(i))) ++writers[i];
     }
   }
+  EXPECT_TRUE(std::all_of(writers.begin(), writers.end(), [](int count) { return count == 1; }));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <posenc/kernels/cuda/grid.h>
+#include <posenc/kernels/cuda/thread.h>
 
 #include "kernel_case.h"
 
@@ -348,7 +348,7 @@ TEST(EncodeCpu, any_split_of_the_rows_gives_the_same_bits) {
       args.out_column_stride = 1;
       set_dims(args.row_dims, args.num_row_dims, {kRows}, {}, {}, {setting.d_model});
       for (std::size_t part = cuts.size() - 1; part > 0; --part) {  // the last part first
-        cpu::encode(args, frequencies(setting).data(), cuts[part - 1], cuts[part]);
+        cpu::encode(args, frequencies(setting), cuts[part - 1], cuts[part]);
       }
       EXPECT_TRUE(same_bits(out, whole)) << format_of(dtype).name << ", " << cuts.size() - 1 << " parts";
     }
@@ -362,26 +362,60 @@ TEST(EncodeCpu, only_the_rows_of_the_range_are_written) {
   args.out = out.at(0);
   args.out_column_stride = 1;
   set_dims(args.row_dims, args.num_row_dims, {4}, {}, {}, {5});
-  cpu::encode(args, frequencies(setting).data(), 1, 3);
+  cpu::encode(args, frequencies(setting), 1, 3);
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(out.untouched(i), i < 5 || i >= 15) << "element " << i;
 }
 
-TEST(EncodeThread, a_thread_writes_its_own_pair_and_nothing_else) {
-  const Setting setting{DType::kFloat32, 7, {10000.0, 0.0, 1.0, Order::kInterleaved, Odd::kZero}};
-  Args args = setting.args(3);
-  args.out_column_stride = 1;
-  set_dims(args.row_dims, args.num_row_dims, {2}, {}, {}, {7});
-  ASSERT_EQ(cuda::threads_per_row(args), 4);  // three pairs and the column of zeros
-  const math::FrequencyTables tables = setting.tables();
-  for (std::int64_t thread = 0; thread < 8; ++thread) {
-    Memory out(setting.dtype, 14);
-    args.out = out.at(0);
-    cuda::encode_thread<float>(args, tables, thread);
-    for (std::int64_t i = 0; i < 14; ++i) {
-      const bool own = i / 7 == thread / 4 && i % 7 / 2 == thread % 4;
-      EXPECT_EQ(out.untouched(i), !own) << "thread " << thread << ", element " << i;
+TEST(EncodeThread, every_element_is_written_by_one_thread) {
+  constexpr std::int64_t kRows = 300;  // both signs, several groups of anchors
+  for (const bool given : {false, true}) {
+    const Setting setting{DType::kFloat32, 13, {10000.0, 0.0, 1.0, Order::kInterleaved, Odd::kZero}};
+    const math::FrequencyTables tables = setting.tables();
+    const std::vector<double> positions(kRows, 2.5);
+    Args args = setting.args(-140);
+    args.out_column_stride = 1;
+    set_dims(args.row_dims, args.num_row_dims, {kRows}, {1}, {}, {13});
+    if (given) {
+      args.positions = positions.data();
+      args.position_type = PositionType::kFloat64;
     }
+    const cuda::RangePlan plan = cuda::plan_range<float>(args);
+    const std::int64_t threads =
+        given ? cuda::num_position_threads<float>(args) : cuda::num_range_threads<float>(args, plan);
+    std::vector<int> writers(kRows * 13, 0);
+    for (std::int64_t thread = 0; thread < threads; ++thread) {
+      Memory out(setting.dtype, kRows * 13);
+      args.out = out.at(0);
+      if (given) {
+        cuda::run_position_thread<float, cuda::EncodeRow<float>>(args, tables, thread);
+      } else {
+        cuda::run_range_thread<float, cuda::EncodeRow<float>>(args, tables, plan, thread);
+      }
+      for (std::size_t i = 0; i < writers.size(); ++i) {
+        if (!out.untouched(static_cast<std::int64_t>(i))) ++writers[i];
+      }
+    }
+    EXPECT_TRUE(std::all_of(writers.begin(), writers.end(), [](int count) { return count == 1; }))
+        << (given ? "given positions" : "a range");
   }
+}
+
+TEST(EncodeThread, wide_accesses_are_chosen_where_memory_allows) {
+  const Setting setting{DType::kFloat32, 8, {}};
+  Args args = setting.args();
+  alignas(16) float out[64];
+  args.out = out;
+  args.out_column_stride = 1;
+  set_dims(args.row_dims, args.num_row_dims, {4}, {}, {}, {8});
+  EXPECT_TRUE(cuda::can_use_vectors(args));
+  args.out = out + 1;
+  EXPECT_FALSE(cuda::can_use_vectors(args)) << "misaligned";
+  args.out = out;
+  args.row_dims[0].out_stride = 9;
+  EXPECT_FALSE(cuda::can_use_vectors(args)) << "odd stride";
+  args.row_dims[0].out_stride = 8;
+  args.out_column_stride = 2;
+  EXPECT_FALSE(cuda::can_use_vectors(args)) << "columns apart";
 }
 
 TEST(EncodeThread, the_grid_covers_every_thread_and_stays_within_what_a_device_takes) {

@@ -210,11 +210,10 @@ struct Setting {
   }
 };
 
-inline std::vector<math::Float128> frequencies(const Setting& setting) {
-  const math::FrequencyTables tables = setting.tables();
-  std::vector<math::Float128> result;
-  for (std::int64_t k = 0; k < setting.columns().num_first; ++k) result.push_back(math::frequency(tables, k));
-  return result;
+inline cpu::Frequencies frequencies(const Setting& setting) {
+  return cpu::Frequencies({setting.convention.base, math::effective_width(setting.d_model, setting.convention.odd),
+                           setting.convention.freq_shift, setting.convention.position_scale,
+                           setting.columns().num_first});
 }
 
 /// Every dtype, order, meaning of an odd width and width, at an ordinary and at an unusual scale.
@@ -245,39 +244,52 @@ inline void set_dims(Dim* dims, int& num_dims, const Index& sizes, const Index& 
 
 // ---- Running ----
 
-inline void encode_all(const Args& args, const Setting& setting) {
-  cpu::encode(args, frequencies(setting).data(), 0, num_rows(args));
-}
+/// The CPU kernels at one SIMD level (the widest of this processor where it has less), past the cache or not.
+template <cpu::SimdLevel kLevel, bool kStream>
+struct Cpu {
+  static cpu::SimdLevel level() { return std::min(kLevel, cpu::widest_simd_level()); }
 
-inline void add_range(const Args& args, const Setting& setting, std::int64_t begin, std::int64_t end) {
-  std::vector<double> scratch(cpu::add_scratch_bytes(args) / sizeof(double) + 1);
-  cpu::add(args, frequencies(setting).data(), scratch.data(), begin, end);
-}
+  static Args with_stream(Args args) {
+    args.stream = kStream;
+    return args;
+  }
 
-inline void add_all(const Args& args, const Setting& setting) {
-  add_range(args, setting, 0, num_rows(args) * num_batches(args));
-}
+  static void encode(const Args& args, const Setting& setting) {
+    cpu::encode(with_stream(args), frequencies(setting), 0, num_rows(args), level());
+  }
 
-/// Runs `thread(index)` for each thread of a launch, in an order that no device would keep to.
+  static void add(const Args& args, const Setting& setting) {
+    cpu::add(with_stream(args), frequencies(setting), {0, num_rows(args), 0, num_batches(args)}, level());
+  }
+};
+
+/// Runs `thread(index)` for each of `count` threads of a launch, in an order that no device would keep to.
 template <typename Thread>
-void launch_on_host(const Args& args, Thread&& thread) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(num_rows(args) * cuda::threads_per_row(args)));
+void launch_on_host(std::int64_t count, Thread&& thread) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
   std::shuffle(indices.begin(), indices.end(), std::mt19937(3));
   for (const std::int64_t index : indices) thread(index);
 }
 
-inline void encode_by_threads(const Args& args, const Setting& setting) {
+/// The threads of the launch that CUDA would make, with the accesses it would make (kVectors) or element by element.
+template <template <typename> class Row, bool kVectors>
+void run_threads(const Args& plain_args, const Setting& setting) {
+  Args args = plain_args;
+  if (num_rows(args) == 0 || num_batches(args) == 0) return;
   const math::FrequencyTables tables = setting.tables();
+  args.vectors = kVectors && cuda::can_use_vectors(args);
   dispatch_dtype(args.dtype, [&]<typename scalar_t>() {
-    launch_on_host(args, [&](std::int64_t index) { cuda::encode_thread<scalar_t>(args, tables, index); });
-  });
-}
-
-inline void add_by_threads(const Args& args, const Setting& setting) {
-  const math::FrequencyTables tables = setting.tables();
-  dispatch_dtype(args.dtype, [&]<typename scalar_t>() {
-    launch_on_host(args, [&](std::int64_t index) { cuda::add_thread<scalar_t>(args, tables, index); });
+    if (args.position_type == PositionType::kRange) {
+      const cuda::RangePlan plan = cuda::plan_range<scalar_t>(args);
+      launch_on_host(cuda::num_range_threads<scalar_t>(args, plan), [&](std::int64_t index) {
+        cuda::run_range_thread<scalar_t, Row<scalar_t>>(args, tables, plan, index);
+      });
+    } else {
+      launch_on_host(cuda::num_position_threads<scalar_t>(args), [&](std::int64_t index) {
+        cuda::run_position_thread<scalar_t, Row<scalar_t>>(args, tables, index);
+      });
+    }
   });
 }
 
@@ -288,8 +300,18 @@ struct Engine {
   void (*add)(const Args&, const Setting&);
 };
 
-inline constexpr Engine kEngines[] = {{"cpu", encode_all, add_all},
-                                      {"cuda_threads", encode_by_threads, add_by_threads}};
+template <typename Kernels>
+constexpr Engine make_engine(const char* name) {
+  return {name, Kernels::encode, Kernels::add};
+}
+
+inline constexpr Engine kEngines[] = {
+    make_engine<Cpu<cpu::SimdLevel::kBaseline, false>>("cpu_baseline"),
+    make_engine<Cpu<cpu::SimdLevel::kAvx2, false>>("cpu_avx2"),
+    make_engine<Cpu<cpu::SimdLevel::kAvx512, false>>("cpu_avx512"),
+    make_engine<Cpu<cpu::SimdLevel::kAvx512, true>>("cpu_stream"),
+    {"cuda_threads", run_threads<cuda::EncodeRow, true>, run_threads<cuda::AddRow, true>},
+    {"cuda_threads_by_element", run_threads<cuda::EncodeRow, false>, run_threads<cuda::AddRow, false>}};
 
 /// The table of positions offset, offset + 1, .., by the CPU kernel: row r, column c at element r * d_model + c.
 inline Memory encode_table(const Setting& setting, std::int64_t num_rows, std::int64_t offset) {
@@ -298,7 +320,7 @@ inline Memory encode_table(const Setting& setting, std::int64_t num_rows, std::i
   args.out = out.at(0);
   args.out_column_stride = 1;
   set_dims(args.row_dims, args.num_row_dims, {num_rows}, {}, {}, {setting.d_model});
-  encode_all(args, setting);
+  kEngines[0].encode(args, setting);
   return out;
 }
 

@@ -1,20 +1,25 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include <posenc/kernels/args.h>
-#include <posenc/math/frequency.h>
+#include <posenc/kernels/cpu/frequencies.h>
+#include <posenc/kernels/cpu/simd.h>
 
 namespace posenc::kernels::cpu {
 
-/// Bytes of scratch that one call of `add` needs: one row of encodings in the compute type.
-std::size_t add_scratch_bytes(const Args& args);
+/// A part of the grid of tokens: rows [row_begin, row_end) times batch entries [batch_begin, batch_end).
+struct TokenRange {
+  std::int64_t row_begin;
+  std::int64_t row_end;
+  std::int64_t batch_begin;
+  std::int64_t batch_end;
+};
 
-/// out = x * input_scale + alpha * encoding for tokens [begin, end), counted row by row with the batch fastest, so that
-/// a row is computed once and used for its whole batch (twice where a split of the range cuts through its batch).
+/// out = x * input_scale + alpha * encoding for the tokens of `range`; each row is computed once for its batch entries.
 ///
-/// `scratch` has add_scratch_bytes(args) bytes, aligned for double. out may be x. Allocates and throws nothing.
-void add(const Args& args, const math::Float128* frequencies, void* scratch, std::int64_t begin, std::int64_t end);
+/// out may be x. Any split of the grid and any level give the same bits. Allocates scratch of 40 bytes a pair and at
+/// most 64 KB, kept by the thread; throws std::bad_alloc.
+void add(const Args& args, const Frequencies& frequencies, const TokenRange& range, SimdLevel level = simd_level());
 
 }  // namespace posenc::kernels::cpu
