@@ -17,9 +17,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
+import setuptools
 from setuptools.command.build_ext import build_ext
+
+if int(setuptools.__version__.split(".")[0]) < 77:  # only without build isolation
+    sys.exit(
+        f"posenc: setuptools must be >= 77, but got {setuptools.__version__}. "
+        'Run: pip install --upgrade "setuptools>=77" "cmake>=3.28" ninja'
+    )
+from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parent
 VERSION = re.search(r'#define POSENC_VERSION "(.+)"', (ROOT / "csrc/posenc/version.h").read_text())[1]
@@ -27,7 +33,7 @@ TORCH_MINIMUM = "2.11"
 
 
 def find_torch():
-    """The folder of the torch that posenc will run with, not imported, and its major.minor; else stops with one line."""
+    """The folder and the major.minor of the torch that posenc will run with; stops with one line if there is none."""
     spec = importlib.util.find_spec("torch")
     origin = spec and spec.origin
     if not origin:
@@ -86,11 +92,12 @@ class CMakeBuild(build_ext):
             "-DCMAKE_BUILD_TYPE=Release",
             f"-DLibTorch_ROOT={torch}",
             f"-DPOSENC_CUDA={os.environ.get('POSENC_CUDA', 'AUTO')}",
-            "-DPOSENC_RELOCATABLE=ON",
+            f"-DPOSENC_RELOCATABLE={'OFF' if self.inplace else 'ON'}",
             "-DPOSENC_TESTS=OFF",
             "-DPOSENC_WERROR=OFF",
         ]
-        if ninja := find_tool("ninja", "BIN_DIR"):
+        ninja = find_tool("ninja", "BIN_DIR")
+        if ninja and "CMAKE_GENERATOR" not in os.environ:
             arguments += ["-GNinja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
         arguments += shlex.split(os.environ.get("POSENC_CMAKE_ARGS", ""))
         run(cmake, "-S", ROOT, "-B", build_dir, *arguments)
@@ -103,7 +110,7 @@ class CMakeBuild(build_ext):
         return {}
 
 
-class BinaryDistribution(Distribution):
+class BinaryDistribution(setuptools.Distribution):
     def has_ext_modules(self):
         return True
 
@@ -121,7 +128,7 @@ else:
     # The C++ interface of torch changes with each minor version.
     torch_requirement = f"torch=={find_torch()[1]}.*"
 
-setup(
+setuptools.setup(
     version=VERSION,
     install_requires=[torch_requirement, "numpy"],
     distclass=BinaryDistribution,

@@ -60,7 +60,7 @@ ${posenc_nvcc_version} and torch ${LibTorch_VERSION} with CUDA ${posenc_torch_cu
 ${posenc_cuda_remedy} build for the CPU alone with -DPOSENC_CUDA=OFF.")
 endif()
 
-if(NOT CMAKE_CUDA_ARCHITECTURES)
+if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})  # CMake reads the variable itself
   set(CMAKE_CUDA_ARCHITECTURES ${posenc_default_architectures})
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # the one torch loads comes with posenc::libtorch_cuda
