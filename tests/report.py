@@ -32,7 +32,8 @@ def main(paths: list[str]) -> int:
         if not cases:
             failed.append(f"{path}: this runner ran nothing")
         for case in cases:
-            name = f"{case.get('classname')}.{case.get('name')}" if case.get("classname") else case.get("name")
+            name, group = case.get("name"), case.get("classname")
+            name = name if group in (None, "", name) else f"{group}.{name}"
             if case.find("failure") is not None or case.find("error") is not None:
                 failed.append(f"{Path(path).stem}: {name}")
             elif case.find("skipped") is not None:

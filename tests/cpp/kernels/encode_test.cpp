@@ -335,6 +335,35 @@ TEST_P(EncodeKernel, no_rows_write_nothing) {
   }
 }
 
+TEST_P(EncodeKernel, long_ranges_give_the_rows_that_short_ones_give) {
+  constexpr std::int64_t kRows = 230;
+  for (const DType dtype : kDTypes) {
+    for (const Order order : posenc::testing::kOrders) {
+      for (const std::int64_t d_model : {2, 9, 64, 700}) {
+        for (const double scale : {1.0, -0.5}) {
+          const Setting setting{dtype, d_model, {10000.0, 0.0, scale, order, Odd::kSin}};
+          Memory whole(dtype, kRows * d_model);
+          Memory rows(dtype, kRows * d_model);
+          for (const std::int64_t offset : {std::int64_t{-117}, std::int64_t{1} << 40}) {
+            Args args = setting.args(offset);
+            args.out_column_stride = 1;
+            args.out = whole.at(0);
+            set_dims(args.row_dims, args.num_row_dims, {kRows}, {}, {}, {d_model});
+            GetParam().encode(args, setting);
+            for (std::int64_t row = 0; row < kRows; ++row) {
+              Args single = setting.args(offset + row);
+              single.out_column_stride = 1;
+              single.out = rows.at(row * d_model);
+              kEngines[0].encode(single, setting);
+            }
+            EXPECT_TRUE(same_bits(whole, rows)) << setting.name() << ", offset " << offset;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(EncodeCpu, any_split_of_the_rows_gives_the_same_bits) {
   constexpr std::int64_t kRows = 23;
   for (const DType dtype : kDTypes) {

@@ -153,6 +153,87 @@ inline void encode_row_loop(const math::Columns& columns, const RowValues& value
   }
 }
 
+/// Calls write_plus and write_minus(pair - begin, first, second) for pairs [begin, end).
+template <typename WritePlus, typename WriteMinus>
+inline void for_each_pair_of_two_rows(const RowValues& values, std::int64_t begin, std::int64_t end,
+                                      const WritePlus& write_plus, const WriteMinus& write_minus) {
+  const double* const a1 = values.first + begin;
+  const double* const a2 = values.second + begin;
+  const double* const s = values.step_sin + begin;
+  const double* const c = values.step_cos + begin;
+  const double sign = values.sign;
+  const std::int64_t count = end - begin;
+  POSENC_INDEPENDENT
+  for (std::int64_t k = 0; k < count; ++k) {
+    const double step = sign * s[k];
+    const double x = a2[k] * step;
+    const double y = a1[k] * step;
+    write_plus(k, __builtin_fma(a1[k], c[k], x), __builtin_fma(a2[k], c[k], -y));
+    write_minus(k, __builtin_fma(a1[k], c[k], -x), __builtin_fma(a2[k], c[k], y));
+  }
+}
+
+template <std::int64_t kStride, typename Level, typename scalar_t>
+inline void two_rows_loop(const RowValues& values, std::int64_t begin, std::int64_t end, std::int64_t second_at,
+                          scalar_t* plus, scalar_t* minus) {
+  const std::int64_t at = kStride == 2 ? 1 : second_at;
+  if constexpr (sizeof(scalar_t) == 2) {
+    constexpr std::int64_t kPairsOfBlock = kBlock / 2;
+    constexpr std::int64_t kSecond = kStride == 2 ? 1 : kPairsOfBlock;
+    for (std::int64_t from = begin; from < end; from += kPairsOfBlock) {
+      const std::int64_t to = from + kPairsOfBlock < end ? from + kPairsOfBlock : end;
+      alignas(64) float plus_block[kBlock];
+      alignas(64) float minus_block[kBlock];
+      float* const p = plus_block;
+      float* const m = minus_block;
+      for_each_pair_of_two_rows(
+          values, from, to,
+          [=](std::int64_t k, double first, double second) {
+            p[kStride * k] = math::detail::to_float_odd(first);
+            p[kStride * k + kSecond] = math::detail::to_float_odd(second);
+          },
+          [=](std::int64_t k, double first, double second) {
+            m[kStride * k] = math::detail::to_float_odd(first);
+            m[kStride * k + kSecond] = math::detail::to_float_odd(second);
+          });
+      const std::int64_t column = kStride * (from - begin);
+      const std::int64_t count = to - from;
+      if (kStride == 2) {
+        Level::narrow(p, 2 * count, plus + column);
+        Level::narrow(m, 2 * count, minus + column);
+      } else {
+        Level::narrow(p, count, plus + column);
+        Level::narrow(p + kSecond, count, plus + at + column);
+        Level::narrow(m, count, minus + column);
+        Level::narrow(m + kSecond, count, minus + at + column);
+      }
+    }
+  } else {
+    for_each_pair_of_two_rows(
+        values, begin, end,
+        [=](std::int64_t k, double first, double second) {
+          plus[kStride * k] = math::round_to<scalar_t>(first);
+          plus[kStride * k + at] = math::round_to<scalar_t>(second);
+        },
+        [=](std::int64_t k, double first, double second) {
+          minus[kStride * k] = math::round_to<scalar_t>(first);
+          minus[kStride * k + at] = math::round_to<scalar_t>(second);
+        });
+  }
+}
+
+template <typename Level, typename scalar_t>
+inline void encode_two_rows_loop(const RowValues& values, std::int64_t begin, std::int64_t end, std::int64_t stride,
+                                 std::int64_t second, void* plus, void* minus) {
+  scalar_t* const p = static_cast<scalar_t*>(plus);
+  scalar_t* const m = static_cast<scalar_t*>(minus);
+  if (stride == 2) {
+    two_rows_loop<2, Level>(values, begin, end, second, p, m);
+  } else {
+    two_rows_loop<1, Level>(values, begin, end, second, p, m);
+  }
+}
+
 template <typename Level, typename scalar_t>
 inline void add_encoding_loop(const compute_type_t<scalar_t>* encoding, const scalar_t* x, scalar_t* out,
                               std::int64_t count, compute_type_t<scalar_t> input_scale,
@@ -261,6 +342,11 @@ POSENC_F16C inline void narrow_f16c(const float* in, std::int64_t count, math::F
       encode_row_loop<Level, scalar_t>(columns, values, out);                                                       \
     }                                                                                                               \
     template <typename scalar_t>                                                                                    \
+    ATTRIBUTES static void encode_two_rows(const RowValues& values, std::int64_t begin, std::int64_t end,           \
+                                           std::int64_t stride, std::int64_t second, void* plus, void* minus) {     \
+      encode_two_rows_loop<Level, scalar_t>(values, begin, end, stride, second, plus, minus);                       \
+    }                                                                                                               \
+    template <typename scalar_t>                                                                                    \
     ATTRIBUTES static void add_row(const math::Columns& columns, const RowValues& values, const void* x, void* out, \
                                    double input_scale, double alpha) {                                              \
       add_row_loop<Level, scalar_t>(columns, values, x, out, input_scale, alpha);                                   \
@@ -281,8 +367,12 @@ POSENC_F16C inline void narrow_f16c(const float* in, std::int64_t count, math::F
 
 template <typename Level>
 constexpr Lanes make_lanes() {
-  return {Level::phases, Level::sincos, POSENC_BY_DTYPE(Level::template encode_row),
-          POSENC_BY_DTYPE(Level::template add_row), POSENC_BY_DTYPE(Level::template add_encoding)};
+  return {Level::phases,
+          Level::sincos,
+          POSENC_BY_DTYPE(Level::template encode_row),
+          POSENC_BY_DTYPE(Level::template encode_two_rows),
+          POSENC_BY_DTYPE(Level::template add_row),
+          POSENC_BY_DTYPE(Level::template add_encoding)};
 }
 
 POSENC_LEVEL(Baseline, __attribute__((flatten)), widen_loop, narrow_loop);

@@ -32,6 +32,13 @@ struct Lanes {
   /// out[column] = the rounded encoding.
   void (*encode_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, void* out);
 
+  /// Both rows that one step makes of an anchor, for pairs [begin, end) that have both functions: `plus` gets the
+  /// rotation by values.sign, `minus` the one back. They share products, so two rows cost little more than one. The
+  /// first function of pair `begin` goes to element 0, its second function to element `second` of each; the next pair
+  /// follows after `stride` elements, 1 or 2.
+  void (*encode_two_rows[kNumDTypes])(const RowValues& values, std::int64_t begin, std::int64_t end,
+                                      std::int64_t stride, std::int64_t second, void* plus, void* minus);
+
   /// out[column] = x[column] * input_scale + alpha * encoding.
   void (*add_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, const void* x, void* out,
                               double input_scale, double alpha);
