@@ -58,7 +58,7 @@ struct Args {
   double input_scale;
   double alpha;
   math::Columns columns;
-  bool negative_scale;  ///< position_scale < 0
+  bool negative_scale;  ///< position_scale has the sign bit
   bool stream;          ///< CPU: the result is larger than the cache; write past it
   bool vectors;         ///< CUDA: columns can be moved 16 bytes at a time
   DType dtype;

@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include <posenc/kernels/args.h>
@@ -108,7 +109,7 @@ Args base_args(const at::Tensor& out, const Convention& convention) {
   args.out_column_stride = out.stride(-1);
   args.dtype = dtype_of(out);
   args.columns = math::make_columns(args.d_model, convention.order, convention.odd);
-  args.negative_scale = convention.position_scale < 0.0;
+  args.negative_scale = std::signbit(convention.position_scale);
   args.position_type = PositionType::kRange;
   return args;
 }
