@@ -11,10 +11,9 @@ import platform
 import sys
 
 import harness
+import posenc
 import torch
 from harness import Row
-
-import posenc
 
 
 def usual_formula(seq_len: int, d_model: int) -> torch.Tensor:

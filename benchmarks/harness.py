@@ -102,9 +102,7 @@ def format_time(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-HEADER = (
-    "| work | against | threads | ours | theirs | ratio (quartiles) | at most |\n|---|---|---|---|---|---|---|"
-)
+HEADER = "| work | against | threads | ours | theirs | ratio (quartiles) | at most |\n|---|---|---|---|---|---|---|"
 
 
 def format_result(result: Result) -> str:

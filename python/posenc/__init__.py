@@ -1,4 +1,4 @@
-"""Positional encodings for PyTorch: right at any position, the same bits everywhere, as fast as memory.
+"""Positional encodings for PyTorch: exact at any position, the same bits everywhere.
 
 >>> import torch, posenc
 >>> posenc.encode(5, 4).shape

@@ -34,6 +34,12 @@ _add_out = torch.ops.posenc.add.out
 _add_positions_out = torch.ops.posenc.add.positions_out
 
 
+@torch.library.register_vmap("posenc::encode.positions")
+def _encode_positions_vmap(info: Any, in_dims: Any, positions: Tensor, d_model: int, **kwargs: Any) -> Any:
+    # d_model is appended last, so the batch dimension stays where it is.
+    return _encode_positions(positions, d_model, **kwargs), in_dims[0]
+
+
 def _check_tensor(op: str, name: str, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"{op}: {name} must be a Tensor, but got {type(value).__name__}.")
@@ -46,8 +52,12 @@ def _int(op: str, name: str, value: Any) -> int:
     if type(value) is not int:
         if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
             raise TypeError(f"{op}: {name} must be an int, but got {type(value).__name__}.")
-        value = value.__index__()
-    if not -(2**63) <= value < 2**63:
+        try:
+            value = value.__index__()
+        except TypeError:  # an array of several elements
+            raise TypeError(f"{op}: {name} must be an int, but got {type(value).__name__}.") from None
+    # A compiler's symbolic integers are within int64, and a comparison would become a guard.
+    if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
         raise ValueError(f"{op}: {name} must be within int64, but got {value}.")
     return value
 
@@ -74,9 +84,7 @@ def _set_str(kwargs: dict[str, Any], op: str, name: str, value: Any, default: st
         kwargs[name] = value
 
 
-def _convention(
-    op: str, base: float, freq_shift: float, position_scale: float, order: str, odd: str
-) -> dict[str, Any]:
+def _convention(op: str, base: float, freq_shift: float, position_scale: float, order: str, odd: str) -> dict[str, Any]:
     kwargs: dict[str, Any] = {}
     _set_float(kwargs, op, "base", base, 10000.0)
     _set_float(kwargs, op, "freq_shift", freq_shift, 0.0)
@@ -170,16 +178,23 @@ def encode(
     width = _int("encode", "d_model", d_model)
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise TypeError(f"encode: dtype must be a torch.dtype, but got {type(dtype).__name__}.")
-    if device is not None and not isinstance(device, (torch.device, str, int)):
-        raise TypeError(f"encode: device must be a torch.device, str or int, but got {type(device).__name__}.")
+    if device is not None and not isinstance(device, torch.device):
+        if isinstance(device, bool) or not isinstance(device, (str, int)):
+            raise TypeError(f"encode: device must be a torch.device, str or int, but got {type(device).__name__}.")
+        device = torch.device(device)
     if out is not None:
         _check_tensor("encode", "out", out)
         if dtype is not None and dtype != out.dtype:
-            raise ValueError(f"encode: dtype must be that of out ({out.dtype}) or None, but got {dtype}.")
+            raise TypeError(f"encode: dtype must be that of out ({out.dtype}) or None, but got {dtype}.")
         _check_device("out", out, device)
 
     if isinstance(seq_len_or_positions, Tensor):
         positions = seq_len_or_positions
+        if positions.dim() == 0 and torch.jit.is_tracing():
+            raise ValueError(
+                "encode: positions must have a dimension under torch.jit.trace, which turns sizes into Tensors, but got a "
+                "0-dimensional one. Use torch.arange(seq_len), or positions.unsqueeze(0)."
+            )
         _check_no_offset("encode", offset)
         _check_device("positions", positions, device)
         if out is None:
@@ -221,7 +236,9 @@ def _needs_copy(out: Tensor) -> bool:
 
 def _check_one_position(op: str, x: Tensor, positions: Tensor) -> None:
     """A single position for many tokens is nearly always an offset in the wrong place."""
-    if positions.dim() <= 1 and positions.numel() == 1 and x.numel() != x.shape[-1]:
+    if torch.compiler.is_compiling() or positions.dim() > 1 or x.dim() < 2:
+        return  # a compiler may not know the sizes yet
+    if positions.numel() == 1 and x.numel() != x.shape[-1]:
         raise ValueError(
             f"{op}: positions must hold a position for each token of x with shape {list(x.shape)}, but got a single "
             "one. Use offset=int(positions) to count up from it, or positions.expand(x.shape[:-1]) to give it to all."
@@ -278,11 +295,12 @@ def add(
 
     Bit for bit what eager PyTorch gives for
     ``(x.float() * input_scale + alpha * posenc.encode(..., dtype=torch.float32)).to(x.dtype)``, in float64 for float64
-    x.
+    x. To script a model use the module or ``torch.ops.posenc.add``.
 
     Args:
         x: shape (..., seq_len, d_model), float64, float32, bfloat16 or float16, at least 2 dimensions, any strides.
-        offset: position of the first token, in tokens. A Tensor here means ``positions``.
+        offset: position of the first token, in tokens. A Tensor here means ``positions``, as in the operator; offsets
+            for each sequence are what :class:`posenc.nn.PositionalEncoding` takes.
         positions: positions of the tokens, integer or floating, on the device of x, broadcast to ``x.shape[:-1]``.
             Replaces ``offset``; passing both raises ValueError. Default: offset, offset + 1, ..
         seq_dim: dimension of x along which positions count up from ``offset``.

@@ -29,8 +29,10 @@ class PositionalEncoding(torch.nn.Module):
     Args:
         d_model: width of the encoding, the last dimension of x.
         dropout: probability with which an element of the sum is zeroed in training. Default: 0.
-        max_len: if given, a checked limit: ValueError where offset + seq_len exceeds it. Default: no limit.
-        batch_first: x is (batch, seq_len, d_model) if True, else (seq_len, batch, d_model). Default: True.
+        max_len: if given, a checked limit: ValueError where offset + seq_len exceeds it. Not checked for a Tensor as
+            offset, nor for positions, which would wait for the device. Default: no limit.
+        batch_first: x is (batch, seq_len, d_model) if True, else (seq_len, batch, d_model), which nothing can tell from
+            the tensor: the PyTorch tutorial's class wants False. Default: True.
         input_scale: factor on x; ``"sqrt"`` means sqrt(d_model). Default: 1.
         alpha: factor on the encoding. Default: 1.
         learnable_alpha: makes ``alpha`` a parameter that starts at that value. Default: False.
@@ -38,7 +40,8 @@ class PositionalEncoding(torch.nn.Module):
         device, dtype: of the learnable alpha.
 
     Shape:
-        x: (batch, seq_len, d_model), (seq_len, batch, d_model) without ``batch_first``, or (seq_len, d_model).
+        x: (batch, seq_len, d_model), (seq_len, batch, d_model) without ``batch_first``, or (seq_len, d_model); with
+        ``batch_first`` any leading dimensions.
         The result has the shape, dtype and device of x.
 
     Example:
@@ -86,7 +89,7 @@ class PositionalEncoding(torch.nn.Module):
         if isinstance(input_scale, str):
             if input_scale != "sqrt":
                 raise ValueError(f'{name}: input_scale must be a float or "sqrt", but got "{input_scale}".')
-            input_scale = math.sqrt(self.d_model)
+            input_scale = math.sqrt(max(self.d_model, 0))
         self.input_scale = functional._float(name, "input_scale", input_scale)
         self.fixed_alpha = functional._float(name, "alpha", alpha)
         self.base = functional._float(name, "base", base)
@@ -98,7 +101,10 @@ class PositionalEncoding(torch.nn.Module):
             raise ValueError(f"{name}: dropout must be between 0 and 1, but got {self.dropout}.")
         if self.max_len is not None and self.max_len < 0:
             raise ValueError(f"{name}: max_len must be at least 0, but got {self.max_len}.")
-        functional.encode(0, self.d_model, device="meta", **self._convention())  # refuses a bad convention now
+        try:
+            functional.encode(0, self.d_model, device="meta", **self._convention())  # refuses a bad convention now
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("encode:", f"{name}:", 1)) from None
         if learnable_alpha:
             self.alpha = torch.nn.Parameter(torch.tensor(self.fixed_alpha, device=device, dtype=dtype))
         else:
@@ -135,11 +141,19 @@ class PositionalEncoding(torch.nn.Module):
         if isinstance(offset, Tensor):
             if positions is not None:
                 raise ValueError("PositionalEncoding: offset must be 0 where positions are given, but got a Tensor.")
-            if offset.is_floating_point() or offset.is_complex() or offset.dtype == torch.bool:
-                raise TypeError(f"PositionalEncoding: offset must be an int or an integer Tensor, but got {offset.dtype}.")
+            if offset.is_floating_point() or offset.is_complex() or offset.dtype in (torch.bool, torch.uint64):
+                raise TypeError(
+                    f"PositionalEncoding: offset must be an int or an integer Tensor, but got {offset.dtype}."
+                )
+            batch = x.size(0 if self.batch_first else 1) if x.dim() == 3 else 1
+            if offset.dim() > 1 or (offset.dim() == 1 and offset.size(0) != batch):
+                raise ValueError(
+                    f"PositionalEncoding: offset must be 0-dimensional or have shape [{batch}], one for each sequence, "
+                    f"but got {list(offset.shape)}."
+                )
             positions = offset.unsqueeze(-1) + _count(x, seq_len)
         else:
-            first = offset
+            first = self._offset(offset)
             max_len = self.max_len
             if positions is not None:
                 if first != 0:
@@ -161,9 +175,20 @@ class PositionalEncoding(torch.nn.Module):
         if alpha is None or positions is None:
             y = self._add(x, first, positions, seq_dim)
         else:
+            self._check(x, first, positions)
             dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
             y = (x.to(dtype) * self.input_scale + alpha * self._encode(positions, dtype)).to(x.dtype)
         return torch.nn.functional.dropout(y, self.dropout, self.training)
+
+    def _offset(self, offset: int) -> int:
+        if torch.jit.is_scripting():
+            return offset
+        else:
+            return self._eager_offset(offset)
+
+    @torch.jit.unused
+    def _eager_offset(self, offset: int) -> int:
+        return functional._int("PositionalEncoding", "offset", offset)
 
     def _add(self, x: Tensor, offset: int, positions: Optional[Tensor], seq_dim: int) -> Tensor:
         if torch.jit.is_scripting():
@@ -206,6 +231,22 @@ class PositionalEncoding(torch.nn.Module):
             **self._convention(),
         )
 
+    def _check(self, x: Tensor, offset: int, positions: Tensor) -> None:
+        """What the operator checks where alpha is no parameter."""
+        if x.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise TypeError(f"PositionalEncoding: x must be float64, float32, bfloat16 or float16, but got {x.dtype}.")
+        if offset > 9223372036854775807 - x.size(-2 if self.batch_first or x.dim() == 2 else -3):
+            raise ValueError(f"PositionalEncoding: offset + seq_len must be at most 2^63 - 1, but got offset {offset}.")
+        fits = positions.dim() < x.dim()
+        if fits:
+            for i in range(1, positions.dim() + 1):
+                fits = fits and (positions.size(-i) == 1 or positions.size(-i) == x.size(-i - 1))
+        if not fits:
+            raise ValueError(
+                "PositionalEncoding: positions must broadcast to the shape of x without its last dimension, "
+                f"{list(x.shape[:-1])}, but got shape {list(positions.shape)}."
+            )
+
     def _encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         if torch.jit.is_scripting():
             return torch.ops.posenc.encode(
@@ -239,7 +280,9 @@ class PositionalEncoding(torch.nn.Module):
             "odd": "sin",
         }
         parts = [str(self.d_model)]
-        parts += [f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default]
+        parts += [
+            f"{name}={getattr(self, name)!r}" for name, default in defaults.items() if getattr(self, name) != default
+        ]
         if self.fixed_alpha != 1.0:
             parts.append(f"alpha={self.fixed_alpha}")
         if self.alpha is not None:

@@ -422,7 +422,7 @@ def test_a_dtype_of_the_result_that_is_none_of_ours_is_refused(device):
             cases.append((lambda f=f, dtype=dtype: f(3, 8, dtype=dtype, device="meta"), TypeError, text))
             cases.append((lambda f=f, dtype=dtype: f(positions, 8, dtype=dtype), TypeError, text))
     text = "encode: dtype must be that of out (torch.float32) or None, but got torch.float64."
-    cases.append((lambda: posenc.encode(3, 8, dtype=torch.float64, out=out), ValueError, text))
+    cases.append((lambda: posenc.encode(3, 8, dtype=torch.float64, out=out), TypeError, text))
     check_cases(cases, out)
 
 

@@ -312,7 +312,8 @@ void add_positions_out_autograd(DispatchKeySet keys, const at::Tensor& x, POSENC
 // Forms that write: redispatched below ADInplaceOrView, then the version counter of what they wrote goes up.
 
 template <typename Call>
-void write_below(const at::Tensor& written, const Call& call) {
+void write_below(const char* op, const char* name, const at::Tensor& written, const Call& call) {
+  autograd::check_version(op, name, written);
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
     call();
@@ -321,24 +322,24 @@ void write_below(const at::Tensor& written, const Call& call) {
 }
 
 void add_range_in_place_version(DispatchKeySet keys, at::Tensor& x, POSENC_RANGE_PARAMS) {
-  write_below(x,
+  write_below(kInPlaceOp, "x", x,
               [&] { range_in_place_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS); });
 }
 
 void add_positions_in_place_version(DispatchKeySet keys, at::Tensor& x, POSENC_POSITIONS_PARAMS) {
-  write_below(x, [&] {
+  write_below(kInPlaceOp, "x", x, [&] {
     positions_in_place_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_POSITIONS_ARGS);
   });
 }
 
 void add_range_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_RANGE_PARAMS, const at::Tensor& out) {
-  write_below(out,
+  write_below(kOp, "out", out,
               [&] { range_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_RANGE_ARGS, out); });
 }
 
 void add_positions_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_POSITIONS_PARAMS,
                                const at::Tensor& out) {
-  write_below(out, [&] {
+  write_below(kOp, "out", out, [&] {
     positions_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, x, POSENC_POSITIONS_ARGS, out);
   });
 }
@@ -392,7 +393,16 @@ void detail::register_add(Registrar& registrar) {
 
   torch::Library& batched = registrar.at(DispatchKey::FuncTorchBatched);
   batched.impl("add", &add_range_composite);
+  batched.impl("add.positions", &add_positions_composite);
   batched.impl("add_", &add_range_in_place_composite);
+  batched.impl("add_.positions", &add_positions_in_place_composite);
+
+  // torch's own fallback for negated views (x.conj().imag) expects that what is written is also returned.
+  torch::Library& negative = registrar.at(DispatchKey::Negative);
+  negative.impl("add_", &add_range_in_place_composite);
+  negative.impl("add_.positions", &add_positions_in_place_composite);
+  negative.impl("add.out", &add_range_out_composite);
+  negative.impl("add.positions_out", &add_positions_out_composite);
 
   torch::Library& gradient = registrar.at(DispatchKey::Autograd);
   gradient.impl("add", &add_range_autograd);

@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/Exception.h>
+#include <c10/util/bit_cast.h>
 
 #include <array>
 #include <cmath>
@@ -78,8 +79,10 @@ namespace checks {
 Convention convention(const char* op, double base, double freq_shift, double position_scale, c10::string_view order,
                       c10::string_view odd, const c10::SymInt& d_model) {
   TORCH_CHECK_VALUE(POSENC_SYM_CHECK(d_model.sym_ge(1)), op, ": d_model must be at least 1, but got ", d_model, ".");
-  TORCH_CHECK_VALUE(std::isfinite(base) && base > 0.0, op, ": base must be finite and greater than 0, but got ", base,
-                    ".");
+  // By bits: where subnormal numbers are read as zero, such a base is still one.
+  const auto base_bits = c10::bit_cast<std::uint64_t>(base);
+  TORCH_CHECK_VALUE(base_bits > 0 && base_bits < 0x7FF0000000000000u, op,
+                    ": base must be finite and greater than 0, but got ", base, ".");
   TORCH_CHECK_VALUE(std::isfinite(freq_shift), op, ": freq_shift must be finite, but got ", freq_shift, ".");
   TORCH_CHECK_VALUE(std::isfinite(position_scale), op, ": position_scale must be finite, but got ", position_scale,
                     ".");

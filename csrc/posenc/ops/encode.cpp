@@ -161,26 +161,48 @@ Order exchanged(Order order) {
   return Order::kSplit;
 }
 
+/// Columns (..., d_model) from first functions (..., num_first) and second ones of as many pairs; zeros where they
+/// belong.
+at::Tensor arrange(const at::Tensor& first, const at::Tensor& second, const math::Columns& columns) {
+  const int64_t width = columns.num_first + columns.num_second;
+  at::Tensor result = columns.first_stride == 2 ? at::stack({first, second}, -1).flatten(-2).narrow(-1, 0, width)
+                                                : at::cat({first, second.narrow(-1, 0, columns.num_second)}, -1);
+  if (columns.zero_column >= 0) result = at::constant_pad_nd(result, {0, 1});
+  return result;
+}
+
+/// The frequency of each pair in rad per position, signed as the scale, float64.
+at::Tensor frequencies(int64_t d_model, const Convention& convention, at::Device device) {
+  const int64_t count = math::make_columns(d_model, convention.order, convention.odd).num_first;
+  const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
+  if (count <= 1) return at::full({count}, convention.position_scale, options);
+  const double width = static_cast<double>(math::effective_width(d_model, convention.odd));
+  const at::Tensor exponents = at::arange(count, options) * (-2.0 / (width - 2.0 * convention.freq_shift));
+  return at::pow(convention.base, exponents) * convention.position_scale;
+}
+
 /// For each column the factor between its derivative by the position and the exchanged encoding: + frequency for a
-/// sine, - frequency for a cosine, in rad per position; 0 for the column of zeros. Shape (d_model,), float64.
+/// sine, - frequency for a cosine; 0 for the column of zeros. Shape (d_model,), float64.
 at::Tensor signed_frequencies(int64_t d_model, const Convention& convention, at::Device device) {
   const math::Columns columns = math::make_columns(d_model, convention.order, convention.odd);
-  const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
-  at::Tensor first = at::full({columns.num_first}, convention.position_scale, options);
-  if (columns.num_first > 1) {
-    const double width = static_cast<double>(math::effective_width(d_model, convention.odd));
-    const at::Tensor exponents =
-        at::arange(columns.num_first, options) * (-2.0 / (width - 2.0 * convention.freq_shift));
-    first = first * at::pow(convention.base, exponents);
-  }
-  if (columns.cos_first) first = -first;
-  const at::Tensor second = -first.narrow(0, 0, columns.num_second);
-  const bool interleaved = columns.first_stride == 2;
-  const int64_t width = columns.num_first + columns.num_second;
-  at::Tensor factors =
-      interleaved ? at::stack({first, -first}, 1).flatten().narrow(0, 0, width) : at::cat({first, second});
-  if (columns.zero_column >= 0) factors = at::cat({factors, at::zeros({1}, options)});
-  return factors;
+  const at::Tensor sines = frequencies(d_model, convention, device);
+  return columns.cos_first ? arrange(-sines, sines, columns) : arrange(sines, -sines, columns);
+}
+
+// Note [Derivatives under torch.func and in forward mode]
+// There torch refuses a C++ autograd::Function. The value comes from the operator, as ever; to it is added the
+// difference of the textbook formula and its own detached value: nothing, but with derivatives of every order and mode.
+at::Tensor encode_with_derivatives(const at::Tensor& positions, const SymInt& d_model, const Convention& convention,
+                                   OptionalDType dtype) {
+  const at::Tensor value =
+      positions_op().call(positions.detach(), d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
+  const int64_t width = d_model.guard_int(__FILE__, __LINE__);
+  const math::Columns columns = math::make_columns(width, convention.order, convention.odd);
+  const at::Tensor angles =
+      positions.to(at::kDouble).unsqueeze(-1) * frequencies(width, convention, positions.device());
+  const at::Tensor formula =
+      columns.cos_first ? arrange(angles.cos(), angles.sin(), columns) : arrange(angles.sin(), angles.cos(), columns);
+  return value + (formula - formula.detach()).to(value.scalar_type());
 }
 
 // E[p, i] = sin(w_k p) or cos(w_k p) for column i of pair k. So dE/dp = w_k cos(w_k p) or -w_k sin(w_k p): the encoding
@@ -231,7 +253,10 @@ at::Tensor encode_positions_autograd(DispatchKeySet keys, const at::Tensor& posi
     return positions_op().redispatch(keys & c10::after_autograd_keyset, positions, std::move(d_model),
                                      POSENC_CONVENTION_ARGS, dtype);
   }
-  const Convention convention = checks::convention(kOp, POSENC_CONVENTION_ARGS, d_model);
+  const Convention convention = check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
+  if (autograd::has_tangent(positions) || autograd::in_functorch()) {
+    return encode_with_derivatives(positions, d_model, convention, dtype);
+  }
   return EncodePositions::apply(positions, std::move(d_model), convention, dtype);
 }
 
@@ -252,6 +277,7 @@ void encode_positions_out_autograd(DispatchKeySet keys, const at::Tensor& positi
 
 void encode_range_out_version(DispatchKeySet keys, SymInt seq_len, SymInt d_model, SymInt offset,
                               POSENC_CONVENTION_PARAMS, const at::Tensor& out) {
+  autograd::check_version(kOp, "out", out);
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
     range_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, std::move(seq_len), std::move(d_model),
@@ -262,6 +288,7 @@ void encode_range_out_version(DispatchKeySet keys, SymInt seq_len, SymInt d_mode
 
 void encode_positions_out_version(DispatchKeySet keys, const at::Tensor& positions, SymInt d_model,
                                   POSENC_CONVENTION_PARAMS, const at::Tensor& out) {
+  autograd::check_version(kOp, "out", out);
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
     positions_out_op().redispatch(keys & c10::after_ADInplaceOrView_keyset, positions, std::move(d_model),
@@ -310,6 +337,10 @@ void detail::register_encode(Registrar& registrar) {
   registrar.at(DispatchKey::Autograd).impl("encode.positions", &encode_positions_autograd);
   registrar.at(DispatchKey::Autograd).impl("encode.out", &encode_range_out_autograd);
   registrar.at(DispatchKey::Autograd).impl("encode.positions_out", &encode_positions_out_autograd);
+
+  // torch's own fallback for negated views expects that what is written is also returned.
+  registrar.at(DispatchKey::Negative).impl("encode.out", &encode_range_out_elsewhere);
+  registrar.at(DispatchKey::Negative).impl("encode.positions_out", &encode_positions_out_elsewhere);
 
   registrar.at(DispatchKey::ADInplaceOrView).impl("encode.out", &encode_range_out_version);
   registrar.at(DispatchKey::ADInplaceOrView).impl("encode.positions_out", &encode_positions_out_version);
