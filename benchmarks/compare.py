@@ -78,8 +78,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="samples of each row")
     arguments = parser.parse_args()
 
-    print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
-          f"posenc {posenc.__version__}\n")  # fmt: skip
+    machine = platform.processor() or platform.machine()
+    print(f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}, posenc {posenc.__version__}\n")
     print(harness.HEADER)
     failed = 0
     for row in ROWS:

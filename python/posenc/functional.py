@@ -1,15 +1,15 @@
 """The operators as Python functions.
 
-Each is one call of the operator of the same name in ``torch.ops.posenc``, with Python defaults honoured (torch's default
-device, which an operator cannot see), Python types checked, and the result returned also where the operator, which
-writes, returns nothing. The formula, the five convention arguments and the accuracy are the same everywhere; they are
-described once, in :func:`encode`.
+Each is one call of the operator of the same name in ``torch.ops.posenc``, with Python defaults honoured (torch's
+default device, which an operator cannot see), Python types checked, and the result returned also where the operator,
+which writes, returns nothing. The formula, the five convention arguments and the accuracy are the same everywhere; they
+are described once, in :func:`encode`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ def _check_tensor(op: str, name: str, value: Any) -> None:
 def _int(op: str, name: str, value: Any) -> int:
     """``value`` as an int that a schema takes: an int, a SymInt or an integer of NumPy, within int64."""
     if isinstance(value, torch.SymInt):
-        return value
+        return cast(int, value)
     if type(value) is not int:
         if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
             raise TypeError(f"{op}: {name} must be an int, but got {type(value).__name__}.")
@@ -192,8 +192,8 @@ def encode(
         positions = seq_len_or_positions
         if positions.dim() == 0 and torch.jit.is_tracing():
             raise ValueError(
-                "encode: positions must have a dimension under torch.jit.trace, which turns sizes into Tensors, but got a "
-                "0-dimensional one. Use torch.arange(seq_len), or positions.unsqueeze(0)."
+                "encode: positions must have a dimension under torch.jit.trace, which turns sizes into Tensors, "
+                "but got a 0-dimensional one. Use torch.arange(seq_len), or positions.unsqueeze(0)."
             )
         _check_no_offset("encode", offset)
         _check_device("positions", positions, device)

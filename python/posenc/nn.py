@@ -23,8 +23,9 @@ def _count(x: Tensor, seq_len: int) -> Tensor:
 class PositionalEncoding(torch.nn.Module):
     r"""``dropout(x * input_scale + alpha * encoding)``: adds the sinusoidal encoding to x.
 
-    Stateless: no table, no buffer, an empty ``state_dict`` (but for a learnable alpha), any length unless ``max_len`` is
-    given. ``.half()``, ``.to(torch.bfloat16)`` and construction on the meta device change nothing in what it computes.
+    Stateless: no table, no buffer, an empty ``state_dict`` (but for a learnable alpha), any length unless ``max_len``
+    is given. ``.half()``, ``.to(torch.bfloat16)`` and construction on the meta device change nothing in what it
+    computes.
 
     Args:
         d_model: width of the encoding, the last dimension of x.

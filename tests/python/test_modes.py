@@ -1,6 +1,4 @@
-"""Tensors and modes of torch that reach an operator by ways of their own: negated views, forward mode, torch.func, tracing,
-symbolic sizes, inference tensors, flushed subnormals.
-"""
+"""Tensors and modes of torch that reach an operator by ways of their own."""
 
 from __future__ import annotations
 
@@ -127,7 +125,7 @@ def test_sizes_and_offsets_that_are_not_known_yet_export(strict):
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
 def test_a_traced_size_is_not_taken_for_a_position():
-    with pytest.raises(ValueError, match="must have a dimension under torch.jit.trace"):
+    with pytest.raises(ValueError, match=r"must have a dimension under torch\.jit\.trace"):
         torch.jit.trace(lambda x: posenc.encode(x.shape[0], 8), (torch.zeros(3),), check_trace=False)
 
 

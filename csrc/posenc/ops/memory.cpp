@@ -31,10 +31,11 @@ void advise_huge_pages([[maybe_unused]] const at::Tensor& fresh) {
   if (bytes < 2 * kHugePage) return;
   // Whole pages only; the kernel itself finds the huge ones among them.
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto data = reinterpret_cast<std::uintptr_t>(fresh.mutable_data_ptr());
-  const std::uintptr_t begin = (data + page - 1) / page * page;
-  const std::uintptr_t end = (data + static_cast<std::uintptr_t>(bytes)) / page * page;
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // advice: an error changes nothing
+  auto* const data = static_cast<char*>(fresh.mutable_data_ptr());
+  const std::uintptr_t rest = reinterpret_cast<std::uintptr_t>(data) % page;
+  const std::uintptr_t skip = rest == 0 ? 0 : page - rest;
+  const std::uintptr_t size = (static_cast<std::uintptr_t>(bytes) - skip) / page * page;
+  madvise(data + skip, size, MADV_HUGEPAGE);  // advice: an error changes nothing
 #endif
 }
 

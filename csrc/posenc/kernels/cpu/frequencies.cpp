@@ -1,11 +1,11 @@
 #include <posenc/kernels/cpu/frequencies.h>
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
 #include <posenc/kernels/cpu/lanes.h>
+#include <posenc/math/bits.h>
 
 namespace posenc::kernels::cpu {
 namespace {
@@ -44,8 +44,11 @@ class Store {
 }  // namespace
 
 bool FrequencyKey::operator==(const FrequencyKey& other) const {
-  static_assert(sizeof(FrequencyKey) == 5 * 8, "no padding, so bytes can be compared");
-  return std::memcmp(this, &other, sizeof(FrequencyKey)) == 0;
+  const auto same = [](double a, double b) {
+    return math::bit_cast<std::uint64_t>(a) == math::bit_cast<std::uint64_t>(b);
+  };
+  return same(base, other.base) && same(freq_shift, other.freq_shift) && same(position_scale, other.position_scale) &&
+         width == other.width && count == other.count;
 }
 
 Frequencies::Frequencies(const FrequencyKey& key) : key_(key), id_(next_id()) {

@@ -302,12 +302,12 @@ POSENC_F16C inline void widen_f16c(const math::Float16* in, std::int64_t count, 
 }
 
 POSENC_F16C inline void narrow_f16c(const float* in, std::int64_t count, math::Float16* out) {
-  const __m256 kSign = _mm256_set1_ps(-0.0f);
-  const __m256 kNan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
+  const __m256 sign_bit = _mm256_set1_ps(-0.0f);
+  const __m256 quiet_nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m256 value = _mm256_loadu_ps(in + i);
-    const __m256 nan = _mm256_or_ps(_mm256_and_ps(value, kSign), kNan);
+    const __m256 nan = _mm256_or_ps(_mm256_and_ps(value, sign_bit), quiet_nan);
     const __m256 clean = _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), _mm256_cvtps_ph(clean, _MM_FROUND_TO_NEAREST_INT));
   }
@@ -315,7 +315,8 @@ POSENC_F16C inline void narrow_f16c(const float* in, std::int64_t count, math::F
 }
 #endif
 
-// The wrappers of one level, and the table of them.
+// The wrappers of one level, and the table of them. An attribute cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define POSENC_LEVEL(Level, ATTRIBUTES, WIDEN_FLOAT16, NARROW_FLOAT16)                                              \
   struct Level {                                                                                                    \
     ATTRIBUTES static void widen(const math::Float16* in, std::int64_t count, float* out) {                         \
@@ -364,6 +365,8 @@ POSENC_F16C inline void narrow_f16c(const float* in, std::int64_t count, math::F
 // In the order of DType.
 #define POSENC_BY_DTYPE(function) \
   { function<double>, function<float>, function<math::BFloat16>, function<math::Float16> }
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 template <typename Level>
 constexpr Lanes make_lanes() {
