@@ -176,7 +176,7 @@ class PositionalEncoding(torch.nn.Module):
         if alpha is None or positions is None:
             y = self._add(x, first, positions, seq_dim)
         else:
-            self._check(x, first, positions)
+            self._check(x, first, seq_len, positions)
             dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
             y = (x.to(dtype) * self.input_scale + alpha * self._encode(positions, dtype)).to(x.dtype)
         return torch.nn.functional.dropout(y, self.dropout, self.training)
@@ -232,11 +232,11 @@ class PositionalEncoding(torch.nn.Module):
             **self._convention(),
         )
 
-    def _check(self, x: Tensor, offset: int, positions: Tensor) -> None:
+    def _check(self, x: Tensor, offset: int, seq_len: int, positions: Tensor) -> None:
         """What the operator checks where alpha is no parameter."""
         if x.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
             raise TypeError(f"PositionalEncoding: x must be float64, float32, bfloat16 or float16, but got {x.dtype}.")
-        if offset > 9223372036854775807 - x.size(-2 if self.batch_first or x.dim() == 2 else -3):
+        if offset > 9223372036854775807 - seq_len:
             raise ValueError(f"PositionalEncoding: offset + seq_len must be at most 2^63 - 1, but got offset {offset}.")
         fits = positions.dim() < x.dim()
         if fits:

@@ -3,11 +3,9 @@
 #include <cstdint>
 
 #include <posenc/kernels/args.h>
-#include <posenc/math/element.h>
 #include <posenc/math/rounding.h>
 
-/// What every kernel does with one pair of columns and with one element, on the CPU and on CUDA alike. Tables and fused
-/// additions share these functions, so that they agree by construction.
+/// What every kernel does with one element, on the CPU and on CUDA alike, so that they agree by construction.
 
 namespace posenc::kernels {
 
@@ -22,18 +20,6 @@ struct ComputeType<double> {
 };
 template <typename scalar_t>
 using compute_type_t = typename ComputeType<scalar_t>::type;
-
-/// Rounds the values of one pair, once, and hands each to `write(column, value)`.
-template <typename scalar_t, typename Write>
-POSENC_HOST_DEVICE inline void write_pair(const math::Columns& columns, std::int64_t pair, math::SinCos value,
-                                          Write&& write) {
-  const double first = columns.cos_first ? value.cos : value.sin;
-  write(math::first_column(columns, pair), math::round_to<scalar_t>(first));
-  if (pair < columns.num_second) {
-    const double second = columns.cos_first ? value.sin : value.cos;
-    write(math::second_column(columns, pair), math::round_to<scalar_t>(second));
-  }
-}
 
 /// x * input_scale + alpha * encoding: three roundings in the compute type, as eager PyTorch makes them, then the one
 /// into the element type. Never a fused multiply-add.

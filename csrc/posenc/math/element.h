@@ -29,14 +29,19 @@ POSENC_HOST_DEVICE inline SplitPosition split_position(std::uint64_t magnitude) 
   return {anchor, static_cast<int>(static_cast<std::int64_t>(magnitude - (anchor << 5)))};
 }
 
-/// Sine and cosine at 32 a + r from those of the anchor 32 a and of the step |r|. r = 0 is the anchor itself.
-/// +r and -r share both products, which is why they are rounded and not the others.
-POSENC_HOST_DEVICE inline SinCos rotate(SinCos anchor, SinCos step, int r) {
-  if (r == 0) return anchor;
+/// The rotation of an anchor by a step. A step back has the sine negated, which only negates both products: +r and -r
+/// share them, which is why they are rounded and not the others.
+POSENC_HOST_DEVICE inline SinCos turn(SinCos anchor, SinCos step) {
   const double x = anchor.cos * step.sin;
   const double y = anchor.sin * step.sin;
-  if (r > 0) return {std::fma(anchor.sin, step.cos, x), std::fma(anchor.cos, step.cos, -y)};
-  return {std::fma(anchor.sin, step.cos, -x), std::fma(anchor.cos, step.cos, y)};
+  return {std::fma(anchor.sin, step.cos, x), std::fma(anchor.cos, step.cos, -y)};
+}
+
+/// Sine and cosine at 32 a + r from those of the anchor 32 a and of the step |r|. r = 0 is the anchor itself.
+POSENC_HOST_DEVICE inline SinCos rotate(SinCos anchor, SinCos step, int r) {
+  if (r == 0) return anchor;
+  if (r < 0) step.sin = -step.sin;
+  return turn(anchor, step);
 }
 
 /// Sine and cosine at the integer position `magnitude` <= 2^63, within kFloat64Bound; f = turn_fraction(g).

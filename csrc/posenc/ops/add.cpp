@@ -152,21 +152,16 @@ at::ScalarType compute_dtype(const at::Tensor& x) { return x.scalar_type() == at
 
 at::Tensor composite_range(const char* op, const at::Tensor& x, POSENC_RANGE_PARAMS) {
   const Range range = check_range(op, x, offset, seq_dim, POSENC_CONVENTION_ARGS);
-  static const auto encode_op =
-      detail::typed_handle<at::Tensor(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, std::optional<at::ScalarType>,
-                                      std::optional<at::Device>)>("posenc::encode", "");
-  at::Tensor encoding = encode_op.call(x.sym_size(range.seq_dim), x.sym_size(-1), std::move(offset),
-                                       POSENC_CONVENTION_ARGS, compute_dtype(x), x.device());
+  at::Tensor encoding = detail::encode_range_op().call(x.sym_size(range.seq_dim), x.sym_size(-1), std::move(offset),
+                                                       POSENC_CONVENTION_ARGS, compute_dtype(x), x.device());
   for (int64_t dim = range.seq_dim + 2; dim < x.dim(); ++dim) encoding = encoding.unsqueeze(1);
   return combine(x, encoding, input_scale, alpha);
 }
 
 at::Tensor composite_positions(const char* op, const at::Tensor& x, POSENC_POSITIONS_PARAMS) {
   check_positions(op, x, positions, POSENC_CONVENTION_ARGS);
-  static const auto encode_op =
-      detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES,
-                                      std::optional<at::ScalarType>)>("posenc::encode", "positions");
-  const at::Tensor encoding = encode_op.call(positions, x.sym_size(-1), POSENC_CONVENTION_ARGS, compute_dtype(x));
+  const at::Tensor encoding =
+      detail::encode_positions_op().call(positions, x.sym_size(-1), POSENC_CONVENTION_ARGS, compute_dtype(x));
   return combine(x, encoding, input_scale, alpha);
 }
 

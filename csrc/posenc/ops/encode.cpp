@@ -20,20 +20,6 @@ using OptionalDevice = std::optional<at::Device>;
 
 constexpr const char* kOp = "encode";
 
-const auto& range_op() {
-  static const auto op =
-      detail::typed_handle<at::Tensor(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, OptionalDType, OptionalDevice)>(
-          "posenc::encode", "");
-  return op;
-}
-
-const auto& positions_op() {
-  static const auto op =
-      detail::typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES, OptionalDType)>(
-          "posenc::encode", "positions");
-  return op;
-}
-
 const auto& range_out_op() {
   static const auto op = detail::typed_handle<void(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, const at::Tensor&)>(
       "posenc::encode", "out");
@@ -111,7 +97,7 @@ void encode_positions_out(const at::Tensor& positions, SymInt d_model, POSENC_CO
 
 at::Tensor encode_range_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS,
                                   OptionalDType dtype, OptionalDevice device) {
-  return range_op()
+  return detail::encode_range_op()
       .call(std::move(seq_len), std::move(d_model), std::move(offset), POSENC_CONVENTION_ARGS, dtype,
             at::Device(at::kCPU))
       .to(device.value_or(at::kCPU));
@@ -120,30 +106,33 @@ at::Tensor encode_range_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset,
 at::Tensor encode_positions_elsewhere(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                                       OptionalDType dtype) {
   check_positions(positions, d_model, POSENC_CONVENTION_ARGS);  // a layout that we refuse comes here too
-  return positions_op().call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, dtype).to(positions.device());
+  return detail::encode_positions_op()
+      .call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, dtype)
+      .to(positions.device());
 }
 
 void encode_range_out_elsewhere(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS,
                                 const at::Tensor& out) {
   check_range(seq_len, d_model, offset, POSENC_CONVENTION_ARGS);
   checks::out(kOp, out, {seq_len, d_model}, std::nullopt, std::nullopt);
-  out.copy_(range_op().call(std::move(seq_len), std::move(d_model), std::move(offset), POSENC_CONVENTION_ARGS,
-                            out.scalar_type(), at::Device(at::kCPU)));
+  out.copy_(detail::encode_range_op().call(std::move(seq_len), std::move(d_model), std::move(offset),
+                                           POSENC_CONVENTION_ARGS, out.scalar_type(), at::Device(at::kCPU)));
 }
 
 void encode_positions_out_elsewhere(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                                     const at::Tensor& out) {
   check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
   check_positions_out(positions, d_model, out);
-  out.copy_(positions_op().call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS, out.scalar_type()));
+  out.copy_(detail::encode_positions_op().call(positions.cpu(), std::move(d_model), POSENC_CONVENTION_ARGS,
+                                               out.scalar_type()));
 }
 
 /// encode has no tensor to dispatch on: the device argument chooses the kernel.
 at::Tensor encode_range_select(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS,
                                OptionalDType dtype, OptionalDevice device) {
   const DispatchKey key = c10::computeDispatchKey(std::nullopt, at::kStrided, device.value_or(at::kCPU));
-  return range_op().redispatch(DispatchKeySet(key), std::move(seq_len), std::move(d_model), std::move(offset),
-                               POSENC_CONVENTION_ARGS, dtype, device);
+  return detail::encode_range_op().redispatch(DispatchKeySet(key), std::move(seq_len), std::move(d_model),
+                                              std::move(offset), POSENC_CONVENTION_ARGS, dtype, device);
 }
 
 /// The order with sine and cosine exchanged, every pair in the same columns.
@@ -195,7 +184,7 @@ at::Tensor signed_frequencies(int64_t d_model, const Convention& convention, at:
 at::Tensor encode_with_derivatives(const at::Tensor& positions, const SymInt& d_model, const Convention& convention,
                                    OptionalDType dtype) {
   const at::Tensor value =
-      positions_op().call(positions.detach(), d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
+      detail::encode_positions_op().call(positions.detach(), d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
   const int64_t width = d_model.guard_int(__FILE__, __LINE__);
   const math::Columns columns = math::make_columns(width, convention.order, convention.odd);
   const at::Tensor angles =
@@ -215,7 +204,8 @@ class EncodePositions : public torch::autograd::Function<EncodePositions> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& positions, SymInt d_model,
                             const Convention& convention, OptionalDType dtype) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    at::Tensor result = positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
+    at::Tensor result =
+        detail::encode_positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
     context->save_for_backward({positions});
     context->saved_data["d_model"] = d_model;
     context->saved_data["base"] = convention.base;
@@ -238,7 +228,8 @@ class EncodePositions : public torch::autograd::Function<EncodePositions> {
     derivative.order = exchanged(convention.order);
     const bool wide = positions.scalar_type() == at::kDouble || grads[0].scalar_type() == at::kDouble;
     const at::ScalarType compute = wide ? at::kDouble : at::kFloat;
-    const at::Tensor encoding = positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(derivative), compute);
+    const at::Tensor encoding =
+        detail::encode_positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(derivative), compute);
     const at::Tensor factors =
         signed_frequencies(d_model.guard_int(__FILE__, __LINE__), convention, positions.device()).to(compute);
     const at::Tensor grad = (grads[0].to(compute) * encoding * factors).sum(-1).to(positions.scalar_type());
@@ -250,8 +241,8 @@ at::Tensor encode_positions_autograd(DispatchKeySet keys, const at::Tensor& posi
                                      POSENC_CONVENTION_PARAMS, OptionalDType dtype) {
   if (!autograd::needs_gradient(positions) && !autograd::has_tangent(positions)) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return positions_op().redispatch(keys & c10::after_autograd_keyset, positions, std::move(d_model),
-                                     POSENC_CONVENTION_ARGS, dtype);
+    return detail::encode_positions_op().redispatch(keys & c10::after_autograd_keyset, positions, std::move(d_model),
+                                                    POSENC_CONVENTION_ARGS, dtype);
   }
   const Convention convention = check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
   if (autograd::has_tangent(positions) || autograd::in_functorch()) {
@@ -305,14 +296,15 @@ at::Tensor encode(int64_t seq_len, int64_t d_model, int64_t offset, const Conven
                               options.layout(), ".");
   TORCH_CHECK_NOT_IMPLEMENTED(!options.pinned_memory(), kOp,
                               ": options must not ask for pinned memory, but got pinned_memory=true. Use encode_out.");
-  const at::Tensor result = range_op().call(seq_len, d_model, offset, POSENC_CONVENTION_FIELDS(convention),
-                                            c10::optTypeMetaToScalarType(options.dtype_opt()), options.device_opt());
+  const at::Tensor result =
+      detail::encode_range_op().call(seq_len, d_model, offset, POSENC_CONVENTION_FIELDS(convention),
+                                     c10::optTypeMetaToScalarType(options.dtype_opt()), options.device_opt());
   return options.requires_grad() ? result.set_requires_grad(true) : result;
 }
 
 at::Tensor encode(const at::Tensor& positions, int64_t d_model, const Convention& convention,
                   std::optional<at::ScalarType> dtype) {
-  return positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
+  return detail::encode_positions_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(convention), dtype);
 }
 
 at::Tensor& encode_out(at::Tensor& out, int64_t seq_len, int64_t d_model, int64_t offset,
@@ -324,6 +316,19 @@ at::Tensor& encode_out(at::Tensor& out, int64_t seq_len, int64_t d_model, int64_
 at::Tensor& encode_out(at::Tensor& out, const at::Tensor& positions, int64_t d_model, const Convention& convention) {
   positions_out_op().call(positions, d_model, POSENC_CONVENTION_FIELDS(convention), out);
   return out;
+}
+
+const detail::EncodeRangeOp& detail::encode_range_op() {
+  static const auto op =
+      typed_handle<at::Tensor(SymInt, SymInt, SymInt, POSENC_CONVENTION_TYPES, OptionalDType, OptionalDevice)>(
+          "posenc::encode", "");
+  return op;
+}
+
+const detail::EncodePositionsOp& detail::encode_positions_op() {
+  static const auto op = typed_handle<at::Tensor(const at::Tensor&, SymInt, POSENC_CONVENTION_TYPES, OptionalDType)>(
+      "posenc::encode", "positions");
+  return op;
 }
 
 void detail::register_encode(Registrar& registrar) {

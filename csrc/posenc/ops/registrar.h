@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include <posenc/ops/convention_args.h>
 #include <posenc/ops/library.h>
 
 namespace posenc::detail {
@@ -46,5 +47,14 @@ void register_devices(Registrar& registrar, const char* name, Function* kernel, 
   register_devices(registrar, name, kernel);
   registrar.at(c10::DispatchKey::CompositeExplicitAutograd).impl(name, elsewhere);
 }
+
+/// The operators that the composite form of another is made of, with symbolic sizes.
+using EncodeRangeOp =
+    c10::TypedOperatorHandle<at::Tensor(c10::SymInt, c10::SymInt, c10::SymInt, POSENC_CONVENTION_TYPES,
+                                        std::optional<at::ScalarType>, std::optional<at::Device>)>;
+using EncodePositionsOp = c10::TypedOperatorHandle<at::Tensor(const at::Tensor&, c10::SymInt, POSENC_CONVENTION_TYPES,
+                                                              std::optional<at::ScalarType>)>;
+const EncodeRangeOp& encode_range_op();
+const EncodePositionsOp& encode_positions_op();
 
 }  // namespace posenc::detail

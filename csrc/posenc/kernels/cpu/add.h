@@ -18,8 +18,8 @@ struct TokenRange {
 
 /// out = x * input_scale + alpha * encoding for the tokens of `range`; each row is computed once for its batch entries.
 ///
-/// out may be x. Any split of the grid and any level give the same bits. Allocates scratch of 40 bytes a pair and at
-/// most 64 KB, kept by the thread; throws std::bad_alloc.
+/// out may be x. Any split of the grid and any level give the same bits. Allocates scratch of 40 bytes a pair, 16 KB or
+/// one row of encodings, and two rows of x, kept by the thread; throws std::bad_alloc.
 void add(const Args& args, const Frequencies& frequencies, const TokenRange& range, SimdLevel level = simd_level());
 
 }  // namespace posenc::kernels::cpu

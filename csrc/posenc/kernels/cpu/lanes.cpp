@@ -1,6 +1,7 @@
 #include <posenc/kernels/cpu/lanes.h>
 
 #include <posenc/kernels/element.h>
+#include <posenc/math/element.h>
 #include <posenc/math/rounding.h>
 #include <posenc/math/sincos.h>
 
@@ -66,17 +67,15 @@ inline void for_each_pair(const RowValues& values, std::int64_t begin, std::int6
   }
   POSENC_INDEPENDENT
   for (std::int64_t k = begin; k < end; ++k) {
-    const double step = sign * s[k];
-    const double x = a2[k] * step;
-    const double y = a1[k] * step;
-    write(k, __builtin_fma(a1[k], c[k], x), __builtin_fma(a2[k], c[k], -y));
+    const math::SinCos value = math::turn({a1[k], a2[k]}, {sign * s[k], c[k]});
+    write(k, value.sin, value.cos);
   }
 }
 
 /// The first function of one pair.
 inline double first_value(const RowValues& values, std::int64_t k) {
   if (values.step_sin == nullptr) return values.first[k];
-  return __builtin_fma(values.first[k], values.step_cos[k], values.second[k] * (values.sign * values.step_sin[k]));
+  return math::turn({values.first[k], values.second[k]}, {values.sign * values.step_sin[k], values.step_cos[k]}).sin;
 }
 
 /// Calls write(column, value) for every column.
@@ -166,10 +165,10 @@ inline void for_each_pair_of_two_rows(const RowValues& values, std::int64_t begi
   POSENC_INDEPENDENT
   for (std::int64_t k = 0; k < count; ++k) {
     const double step = sign * s[k];
-    const double x = a2[k] * step;
-    const double y = a1[k] * step;
-    write_plus(k, __builtin_fma(a1[k], c[k], x), __builtin_fma(a2[k], c[k], -y));
-    write_minus(k, __builtin_fma(a1[k], c[k], -x), __builtin_fma(a2[k], c[k], y));
+    const math::SinCos on = math::turn({a1[k], a2[k]}, {step, c[k]});
+    const math::SinCos back = math::turn({a1[k], a2[k]}, {-step, c[k]});
+    write_plus(k, on.sin, on.cos);
+    write_minus(k, back.sin, back.cos);
   }
 }
 

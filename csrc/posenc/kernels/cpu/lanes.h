@@ -11,7 +11,7 @@ namespace posenc::kernels::cpu {
 /// The unrounded values of one row, by pair: `first` and `second` are the columns' first and second function.
 ///
 /// Without steps they are the values. With steps they are those of the anchor, and the values are the rotation of
-/// Note [Anchor and remainder]: first = fma(a1, c, s * a2), second = fma(a2, c, -(s * a1)), s = sign * step_sin.
+/// Note [Anchor and remainder], math::turn, by sign * step_sin and step_cos.
 struct RowValues {
   const double* first;
   const double* second;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <posenc/kernels/element.h>
+#include <posenc/math/element.h>
 #include <posenc/math/frequency.h>
 
 /// What one CUDA thread does, as plain functions of its index, so that tests run the same code on a host.
