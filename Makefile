@@ -17,7 +17,7 @@ export PATH := $(bin):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help build library test demo bench format check-format lint check-all clean
+.PHONY: help build library test demo benchmarks bench format check-format lint check-all clean
 
 help:
 	@echo 'make build      virtual environment, C++ library, tests, examples, editable Python package'
@@ -71,8 +71,13 @@ test: build
 demo: build
 	@PYTHON=$(bin)/python BUILD_DIR=$(BUILD_DIR) bash examples/demo.sh
 
-bench: build
-	@PYTHON=$(bin)/python bash benchmarks/run.sh
+# Apart from the rest, so that tests need no benchmark library.
+benchmarks: build
+	@$(bin)/cmake -S . -B $(BUILD_DIR) --log-level=WARNING -DPOSENC_BENCHMARKS=ON
+	$(bin)/cmake --build $(BUILD_DIR) --parallel $(JOBS) --target benchmark_kernels
+
+bench: benchmarks
+	@PYTHON=$(bin)/python BUILD_DIR=$(BUILD_DIR) bash benchmarks/run.sh
 
 # ---- Checks. ----
 
