@@ -59,7 +59,7 @@ struct Args {
   double alpha;
   math::Columns columns;
   bool negative_scale;  ///< position_scale has the sign bit
-  bool stream;          ///< CPU: the result is larger than the cache; write past it
+  bool stream;          ///< CPU: the result is large for the cache; write past it where its layout allows
   bool vectors;         ///< CUDA: columns can be moved 16 bytes at a time
   DType dtype;
   PositionType position_type;
@@ -89,6 +89,10 @@ struct Place {
   std::int64_t x;
   std::int64_t out;
 };
+
+POSENC_HOST_DEVICE inline Place operator+(const Place& a, const Place& b) {
+  return {a.position + b.position, a.x + b.x, a.out + b.out};
+}
 
 /// The place of token `index` of a grid of dimensions, counted with the last dimension fastest.
 POSENC_HOST_DEVICE inline Place place_of(const Dim* dims, int num_dims, std::int64_t index) {

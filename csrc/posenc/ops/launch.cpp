@@ -178,8 +178,8 @@ void run_cpu(const Args& args, const kernels::cpu::Frequencies& frequencies) {
     return;
   }
   const int64_t batches = kernels::num_batches(args);
-  // By rows, each of which is then computed once; by batch entries where there are too few rows for the threads.
-  if (batches == 1 || rows >= at::get_num_threads()) {
+  // By rows, each of which is then computed once; by batch entries where rows would not share out evenly.
+  if (rows >= batches || rows >= 4 * at::get_num_threads()) {
     at::parallel_for(0, rows, rows_per_task(args, batches), [&](int64_t begin, int64_t end) {
       kernels::cpu::add(args, frequencies, {begin, end, 0, batches});
     });
@@ -190,12 +190,13 @@ void run_cpu(const Args& args, const kernels::cpu::Frequencies& frequencies) {
   }
 }
 
-/// Whether to write past the cache. Measured: that wins with one thread and a result larger than the last-level cache;
-/// a fresh result is better off with the ordinary stores that bring its pages in, and several threads saturate memory
-/// either way.
+/// Whether to write past the cache. Measured, with one and with two threads: that wins from a sixth of the last-level
+/// cache on (others use it too), by up to a half. Not for pages that are new from the system: it has just brought them
+/// into the cache.
 bool should_stream(const Args& args, const at::Tensor& out, bool fresh) {
-  return !fresh && args.x != args.out && at::get_num_threads() == 1 &&
-         out.numel() * out.element_size() > memory::last_level_cache_bytes();
+  const int64_t bytes = out.numel() * out.element_size();
+  const bool new_pages = fresh && bytes > memory::kLargestKeptBytes;
+  return !new_pages && args.x != args.out && bytes > memory::caches().last_level / 6;
 }
 
 void run(Args& args, const Grid& grid, const at::Tensor& out, bool fresh, const at::Tensor* positions,

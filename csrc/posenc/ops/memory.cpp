@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
+#include <string>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -12,14 +14,37 @@
 
 namespace posenc::memory {
 
-int64_t last_level_cache_bytes() {
-  static const int64_t bytes = [] {
-    int64_t size = 0;
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-    size = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
+namespace {
+
+#if defined(__linux__)
+/// Bytes of the data cache of a level, or 0 where the system does not say. The C library would name the caches of a
+/// whole socket as one, which no thread reaches.
+int64_t data_cache_bytes(int64_t wanted_level) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    int64_t level = 0, kilobytes = 0;
+    std::string type;
+    std::ifstream(folder + "level") >> level;
+    std::ifstream(folder + "type") >> type;
+    std::ifstream(folder + "size") >> kilobytes;  // as in 512K
+    if (level == wanted_level && type != "Instruction") return kilobytes << 10;
+  }
+  return 0;
+}
+#else
+int64_t data_cache_bytes(int64_t) { return 0; }
 #endif
-    return size > 0 ? size : int64_t{32} << 20;
-  }();
+
+Caches read_caches() {
+  const int64_t second = data_cache_bytes(2);
+  const int64_t last = std::max(second, data_cache_bytes(3));
+  return {second > 0 ? second : int64_t{1} << 20, last > 0 ? last : int64_t{32} << 20};
+}
+
+}  // namespace
+
+const Caches& caches() {
+  static const Caches bytes = read_caches();
   return bytes;
 }
 

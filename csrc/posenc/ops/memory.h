@@ -8,8 +8,16 @@
 
 namespace posenc::memory {
 
-/// Bytes of the last-level cache; 32 MB where the system does not say.
-int64_t last_level_cache_bytes();
+/// Bytes of the data caches that one thread reaches; 1 and 32 MB where the system does not say.
+struct Caches {
+  int64_t second_level;
+  int64_t last_level;
+};
+const Caches& caches();
+
+/// The C library keeps released memory up to this size for the next allocation and gives larger pieces back to the
+/// system; so do others.
+inline constexpr int64_t kLargestKeptBytes = int64_t{32} << 20;
 
 /// Asks for huge pages under a large CPU tensor that has just been allocated, before anything is written: most of the
 /// time of a fresh large result is page faults, and a huge page is one instead of 512. Does nothing where the system

@@ -191,6 +191,26 @@ TEST_P(AddKernel, a_range_of_positions_equals_the_same_positions_in_memory) {
   }
 }
 
+TEST_P(AddKernel, long_ranges_give_the_sums_that_short_ones_give) {
+  constexpr std::int64_t kRows = 70;
+  for (const DType dtype : kDTypes) {
+    for (const Order order : posenc::testing::kOrders) {
+      for (const std::int64_t d_model : {9, 700, 1152}) {
+        for (const std::int64_t batches : {1, 3}) {
+          const Setting setting{dtype, d_model, {10000.0, 0.0, 1.0, order, Odd::kSin}};
+          Addition addition = contiguous(setting, {kRows}, {batches});
+          Args args = addition.args(kScales[1]);
+          args.positions = nullptr;
+          args.position_type = PositionType::kRange;
+          args.offset = -3;
+          GetParam().add(args, setting);
+          EXPECT_TRUE(same_bits(addition.out(), addition.expected(kScales[1]))) << setting.name() << ", " << batches;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AddKernel, the_encoding_inside_a_16_bit_sum_is_not_rounded_to_16_bits) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const Setting setting{dtype, 64, {}};

@@ -339,7 +339,7 @@ TEST_P(EncodeKernel, long_ranges_give_the_rows_that_short_ones_give) {
   constexpr std::int64_t kRows = 230;
   for (const DType dtype : kDTypes) {
     for (const Order order : posenc::testing::kOrders) {
-      for (const std::int64_t d_model : {2, 9, 64, 700}) {
+      for (const std::int64_t d_model : {2, 9, 64, 700, 1152}) {
         for (const double scale : {1.0, -0.5}) {
           const Setting setting{dtype, d_model, {10000.0, 0.0, scale, order, Odd::kSin}};
           Memory whole(dtype, kRows * d_model);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <new>
 #include <random>
 #include <sstream>
 #include <string>
@@ -46,6 +47,20 @@ inline std::size_t size_of(DType dtype) {
   static constexpr std::size_t kSizes[] = {8, 4, 2, 2};
   return kSizes[static_cast<int>(dtype)];
 }
+
+/// Begins where a line of the cache does, as torch's memory does.
+template <typename T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  LineAllocator() = default;
+  template <typename U>
+  explicit LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* data, std::size_t) { ::operator delete(data, kLine); }
+  friend bool operator==(const LineAllocator&, const LineAllocator&) { return true; }
+};
 
 /// Elements of one type, filled with a pattern that no kernel writes, so that what was written shows.
 class Memory {
@@ -100,7 +115,7 @@ class Memory {
   }
 
   DType dtype_;
-  std::vector<unsigned char> bytes_;
+  std::vector<unsigned char, LineAllocator<unsigned char>> bytes_;
 };
 
 /// Equal to the last bit; names the first element that is not.

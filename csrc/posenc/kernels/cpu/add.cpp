@@ -11,96 +11,180 @@ namespace {
 /// stay in the first-level cache.
 constexpr std::int64_t kTileBytes = 16384;
 
+/// How far ahead of a sum memory is fetched, and the most that is added at a time where that changes.
+constexpr std::int64_t kAheadBytes = 4096;
+
 class Adder {
  public:
   Adder(const Args& args, const Frequencies& frequencies, const TokenRange& range, SimdLevel level)
       : args_(args),
         range_(range),
         rows_(args, frequencies, level, /*keep_anchors=*/range.row_end - range.row_begin <= kFewRows),
+        dtype_(static_cast<int>(args.dtype)),
         itemsize_(element_size(args.dtype)),
-        compute_(args.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32),
-        dense_(args.x_column_stride == 1 && args.out_column_stride == 1),
         row_bytes_(args.d_model * itemsize_),
-        encoding_bytes_(args.d_model * element_size(compute_)) {}
+        dense_(args.x_column_stride == 1 && args.out_column_stride == 1),
+        past_cache_(args.stream && dense_ && can_stream(args)) {}
 
   void run() {
-    if (range_.batch_end - range_.batch_begin == 1 && dense_) {
-      add_rows();
-    } else {
+    if (range_.batch_end - range_.batch_begin > 1 || !dense_) {
       add_tiles();
+    } else if (has_row_pairs(args_)) {
+      add_range();
+    } else {
+      add_rows();
     }
-    if (args_.stream) finish_stream();
+    if (past_cache_) finish_stream();
   }
 
  private:
-  /// One batch entry: nothing to share, so each row is added as it is computed.
-  void add_rows() {
-    void* const buffer = args_.stream ? rows_.workspace().scratch(row_bytes_) : nullptr;
+  // One batch entry: nothing to share, so rows are added as they are computed.
+
+  void add_range() {
+    out_buffer_ = past_cache_ ? buffer(2 * row_bytes_) : nullptr;
     const Place batch = place_of(args_.batch_dims, args_.num_batch_dims, range_.batch_begin);
+    const Dim& dim = args_.row_dims[0];
+    const std::int64_t ahead = (kAheadBytes + row_bytes_ - 1) / row_bytes_;
+    const auto place_at = [&](std::int64_t row) {
+      return Place{0, batch.x + row * dim.x_stride, batch.out + row * dim.out_stride};
+    };
+    const auto add_one = [&](std::int64_t row) { add_row(row, place_at(row), place_at(row + ahead)); };
+    const auto add_anchor = [&](std::int64_t middle, std::int64_t onward) {
+      add_one(middle);
+      add_one(middle - 16 * onward);
+      for (std::int64_t r = onward; r != 16 * onward; r += onward) {
+        const Place plus = place_at(middle + r);
+        const Place minus = place_at(middle - r);
+        const AddRow plus_row = begin_row(plus, place_at(middle + r + ahead * onward), out_buffer_);
+        const AddRow minus_row = begin_row(minus, place_at(middle - r - ahead * onward), out_buffer_ + row_bytes_);
+        rows_.lanes().add_two_rows[dtype_](rows_.values(middle + r, plus), args_.columns.num_first,
+                                           args_.columns.first_stride, args_.columns.second_offset, plus_row, minus_row,
+                                           args_.input_scale, args_.alpha);
+        end_row(plus_row, plus);
+        end_row(minus_row, minus);
+      }
+    };
+    for_each_row(args_, range_.row_begin, range_.row_end, add_one, add_anchor);
+  }
+
+  void add_rows() {
+    out_buffer_ = past_cache_ ? buffer(row_bytes_) : nullptr;
+    const Place batch = place_of(args_.batch_dims, args_.num_batch_dims, range_.batch_begin);
+    PlaceWalk walk(args_.row_dims, args_.num_row_dims, range_.row_begin);
     for (std::int64_t row = range_.row_begin; row < range_.row_end; ++row) {
-      const Place place = place_of(args_.row_dims, args_.num_row_dims, row);
-      void* const out = out_at(place.out + batch.out);
-      rows_.lanes().add_row[dtype()](args_.columns, rows_.values(row, place), x_at(place.x + batch.x),
-                                     buffer == nullptr ? out : buffer, args_.input_scale, args_.alpha);
-      if (buffer != nullptr) stream_copy(out, buffer, static_cast<std::size_t>(row_bytes_));
+      const Place place = walk.place();
+      walk.advance();
+      add_row(row, place + batch, walk.place() + batch);
     }
   }
 
-  /// A tile of rows is computed, then added to every batch entry.
+  void add_row(std::int64_t row, const Place& place, const Place& next) {
+    const AddRow sum = begin_row(place, next, out_buffer_);
+    rows_.lanes().add_row[dtype_](args_.columns, rows_.values(row, place), sum, args_.input_scale, args_.alpha);
+    end_row(sum, place);
+  }
+
+  // Several batch entries: a tile of rows is computed, then added to each of them.
+
   void add_tiles() {
+    const DType compute = args_.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    encoding_size_ = element_size(compute);
+    const std::int64_t encoding_bytes = args_.d_model * encoding_size_;
     const std::int64_t tile_rows =
-        std::clamp<std::int64_t>(kTileBytes / encoding_bytes_, 1, range_.row_end - range_.row_begin);
-    char* const tile = static_cast<char*>(rows_.workspace().scratch(tile_rows * encoding_bytes_ + 2 * row_bytes_));
-    char* const x_row = tile + tile_rows * encoding_bytes_;
-    char* const out_row = x_row + row_bytes_;
+        std::clamp<std::int64_t>(kTileBytes / encoding_bytes, 1, range_.row_end - range_.row_begin);
+    char* const tile = buffer(tile_rows * encoding_bytes + 2 * row_bytes_);
+    x_buffer_ = tile + tile_rows * encoding_bytes;
+    out_buffer_ = x_buffer_ + row_bytes_;
+    // Rows that follow each other without a gap are added as one.
+    const bool joined = dense_ && args_.num_row_dims == 1 && args_.row_dims[0].x_stride == args_.d_model &&
+                        args_.row_dims[0].out_stride == args_.d_model;
+    const PlaceWalk first_batch(args_.batch_dims, args_.num_batch_dims, range_.batch_begin);
+    PlaceWalk next_row(args_.row_dims, args_.num_row_dims, range_.row_begin);
     for (std::int64_t begin = range_.row_begin; begin < range_.row_end; begin += tile_rows) {
       const std::int64_t end = std::min(begin + tile_rows, range_.row_end);
-      for (std::int64_t row = begin; row < end; ++row) {
-        const Place place = place_of(args_.row_dims, args_.num_row_dims, row);
-        rows_.lanes().encode_row[static_cast<int>(compute_)](args_.columns, rows_.values(row, place),
-                                                             tile + (row - begin) * encoding_bytes_);
+      const PlaceWalk first_row = next_row;
+      for (std::int64_t row = begin; row < end; ++row, next_row.advance()) {
+        rows_.lanes().encode_row[static_cast<int>(compute)](args_.columns, rows_.values(row, next_row.place()),
+                                                            tile + (row - begin) * encoding_bytes);
       }
-      for (std::int64_t b = range_.batch_begin; b < range_.batch_end; ++b) {
-        const Place batch = place_of(args_.batch_dims, args_.num_batch_dims, b);
-        for (std::int64_t row = begin; row < end; ++row) {
-          const Place place = place_of(args_.row_dims, args_.num_row_dims, row);
-          add_encoding(tile + (row - begin) * encoding_bytes_, place.x + batch.x, place.out + batch.out, x_row,
-                       out_row);
+      PlaceWalk batch = first_batch;
+      for (std::int64_t b = range_.batch_begin; b < range_.batch_end; ++b, batch.advance()) {
+        if (joined) {
+          add_run(tile, first_row.place() + batch.place(), (end - begin) * args_.d_model);
+          continue;
+        }
+        PlaceWalk row = first_row;
+        for (const char* encoding = tile; encoding < tile + (end - begin) * encoding_bytes; row.advance()) {
+          add_run(encoding, row.place() + batch.place(), args_.d_model);
+          encoding += encoding_bytes;
         }
       }
+      add_pending(next_row.place() + first_batch.place());
     }
   }
 
-  void add_encoding(const void* encoding, std::int64_t x_place, std::int64_t out_place, void* x_row, void* out_row) {
-    const void* x = x_at(x_place);
-    if (args_.x_column_stride != 1) {
-      gather(x_row, x, args_.x_column_stride, args_.d_model, args_.dtype);
-      x = x_row;
-    }
-    void* const out = out_at(out_place);
-    const bool direct = args_.out_column_stride == 1 && !args_.stream;
-    rows_.lanes().add_encoding[dtype()](encoding, x, direct ? out : out_row, args_.d_model, args_.input_scale,
-                                        args_.alpha);
-    if (direct) return;
-    if (args_.out_column_stride == 1) {
-      stream_copy(out, out_row, static_cast<std::size_t>(row_bytes_));
-    } else {
-      scatter(out, args_.out_column_stride, out_row, args_.d_model, args_.dtype);
+  /// Adds `count` ready columns, a piece at a time: each waits until it is known where the next one is.
+  void add_run(const char* encoding, const Place& place, std::int64_t count) {
+    if (!dense_) return add_strided(encoding, place);
+    const std::int64_t piece = kAheadBytes / itemsize_;
+    for (std::int64_t at = 0; at < count; at += piece) {
+      const Place next{0, place.x + at, place.out + at};
+      add_pending(next);
+      pending_ = {encoding + at * encoding_size_, next, std::min(piece, count - at)};
     }
   }
 
-  int dtype() const { return static_cast<int>(args_.dtype); }
+  void add_pending(const Place& next) {
+    if (pending_.count == 0) return;
+    const AddRow sum{x_at(pending_.place.x), out_at(pending_.place.out), next_x(next)};
+    rows_.lanes().add_encoding[dtype_](pending_.encoding, sum, pending_.count, args_.input_scale, args_.alpha,
+                                       past_cache_);
+    pending_.count = 0;
+  }
+
+  /// A row whose columns have gaps, in x or out.
+  void add_strided(const char* encoding, const Place& place) {
+    gather(x_buffer_, x_at(place.x), args_.x_column_stride, args_.d_model, args_.dtype);
+    rows_.lanes().add_encoding[dtype_](encoding, {x_buffer_, out_buffer_, nullptr}, args_.d_model, args_.input_scale,
+                                       args_.alpha, /*past_cache=*/false);
+    scatter(out_at(place.out), args_.out_column_stride, out_buffer_, args_.d_model, args_.dtype);
+  }
+
+  // Two rows that are written in turns defeat stores past the cache, so these rows are made in a buffer first.
+
+  AddRow begin_row(const Place& place, const Place& next, char* out_buffer) const {
+    return {x_at(place.x), past_cache_ ? out_buffer : out_at(place.out), next_x(next)};
+  }
+
+  void end_row(const AddRow& row, const Place& place) const {
+    if (past_cache_) stream_copy(out_at(place.out), row.out, static_cast<std::size_t>(row_bytes_));
+  }
+
+  /// What a sum that goes past the cache reads next has to be fetched from beyond it.
+  const void* next_x(const Place& next) const { return past_cache_ ? x_at(next.x) : nullptr; }
+
+  char* buffer(std::int64_t bytes) const { return static_cast<char*>(rows_.workspace().scratch(bytes)); }
   const void* x_at(std::int64_t place) const { return static_cast<const char*>(args_.x) + place * itemsize_; }
   void* out_at(std::int64_t place) const { return static_cast<char*>(args_.out) + place * itemsize_; }
+
+  struct Piece {
+    const char* encoding = nullptr;
+    Place place{};
+    std::int64_t count = 0;
+  };
 
   const Args& args_;
   const TokenRange& range_;
   RowSource rows_;
+  int dtype_;
   std::int64_t itemsize_;
-  DType compute_;
-  bool dense_;
   std::int64_t row_bytes_;
-  std::int64_t encoding_bytes_;
+  bool dense_;
+  bool past_cache_;
+  std::int64_t encoding_size_ = 0;
+  char* x_buffer_ = nullptr;
+  char* out_buffer_ = nullptr;
+  Piece pending_;
 };
 
 }  // namespace

@@ -18,9 +18,21 @@ struct RowValues {
   const double* step_sin;  ///< null: no rotation
   const double* step_cos;
   double sign;  ///< +1 or -1
+
+  /// Those of the pairs from `begin` on, where there are steps.
+  RowValues from(std::int64_t begin) const {
+    return {first + begin, second + begin, step_sin + begin, step_cos + begin, sign};
+  }
 };
 
-/// The loops over the columns of one row, of one SIMD level, by element type. Rows are dense; x and out may be one.
+/// What a sum reads and where it goes; x and out may be one.
+struct AddRow {
+  const void* x;
+  void* out;
+  const void* next_x;  ///< null, or memory that is fetched meanwhile, since processors foresee no step across pages
+};
+
+/// The loops over the columns of one row, of one SIMD level, by element type. Rows are dense.
 struct Lanes {
   /// phases of the integer position `magnitude` times the fractions (hi, lo).
   void (*phases)(std::uint64_t magnitude, const std::uint64_t* hi, const std::uint64_t* lo, std::int64_t count,
@@ -32,20 +44,26 @@ struct Lanes {
   /// out[column] = the rounded encoding.
   void (*encode_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, void* out);
 
-  /// Both rows that one step makes of an anchor, for pairs [begin, end) that have both functions: `plus` gets the
-  /// rotation by values.sign, `minus` the one back. They share products, so two rows cost little more than one. The
-  /// first function of pair `begin` goes to element 0, its second function to element `second` of each; the next pair
-  /// follows after `stride` elements, 1 or 2.
-  void (*encode_two_rows[kNumDTypes])(const RowValues& values, std::int64_t begin, std::int64_t end,
-                                      std::int64_t stride, std::int64_t second, void* plus, void* minus);
+  /// Both rows that one step makes of an anchor, for `count` pairs that have both functions: `plus` gets the rotation
+  /// by values.sign, `minus` the one back. They share products, so two rows cost little more than one. The second
+  /// function of the first pair goes to element `second` of each; the next pair follows after `stride` elements, 1
+  /// or 2.
+  void (*encode_two_rows[kNumDTypes])(const RowValues& values, std::int64_t count, std::int64_t stride,
+                                      std::int64_t second, void* plus, void* minus);
 
-  /// out[column] = x[column] * input_scale + alpha * encoding.
-  void (*add_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, const void* x, void* out,
+  /// row.out[column] = row.x[column] * input_scale + alpha * encoding.
+  void (*add_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, const AddRow& row,
                               double input_scale, double alpha);
 
-  /// The same, with the encoding ready in the compute type.
-  void (*add_encoding[kNumDTypes])(const void* encoding, const void* x, void* out, std::int64_t count,
-                                   double input_scale, double alpha);
+  /// The same for both rows that one step makes, as encode_two_rows places them.
+  void (*add_two_rows[kNumDTypes])(const RowValues& values, std::int64_t count, std::int64_t stride,
+                                   std::int64_t second, const AddRow& plus, const AddRow& minus, double input_scale,
+                                   double alpha);
+
+  /// The same for `count` columns whose encoding is ready in the compute type. past_cache: with stores past the cache;
+  /// out is then a multiple of kStreamAlignment.
+  void (*add_encoding[kNumDTypes])(const void* encoding, const AddRow& row, std::int64_t count, double input_scale,
+                                   double alpha, bool past_cache);
 };
 
 const Lanes& lanes(SimdLevel level);

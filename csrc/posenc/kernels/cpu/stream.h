@@ -8,30 +8,44 @@
 #include <emmintrin.h>
 #endif
 
+#include <posenc/kernels/args.h>
+
+/// Stores past the cache: for results that are larger than it, whose lines would be read from memory only to be
+/// overwritten.
+
 namespace posenc::kernels::cpu {
 
-/// Copies a row past the cache: for results that are larger than it, whose lines would be read from memory only to be
-/// overwritten. finish_stream() follows the last one. A plain copy where there are no such stores.
+/// Of every vector that is stored: a line of the cache, which goes to memory as a whole.
+inline constexpr std::int64_t kStreamAlignment = 64;
+
+/// Whether each row of the result, and each half of one whose functions stand apart, is a number of whole lines, and
+/// there are such stores.
+inline bool can_stream(const Args& args) {
+#if defined(__x86_64__)
+  std::int64_t strides = args.d_model;
+  if (args.columns.first_stride == 1) strides |= args.columns.second_offset;
+  for (int i = 0; i < args.num_row_dims; ++i) strides |= args.row_dims[i].out_stride;
+  for (int i = 0; i < args.num_batch_dims; ++i) strides |= args.batch_dims[i].out_stride;
+  const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(args.out));
+  return args.out_column_stride == 1 && ((strides * element_size(args.dtype)) | address) % kStreamAlignment == 0;
+#else
+  static_cast<void>(args);
+  return false;
+#endif
+}
+
+/// Copies whole lines past the cache; `to` as can_stream demands.
 inline void stream_copy(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
-  char* out = static_cast<char*>(to);
-  const char* in = static_cast<const char*>(from);
-  std::size_t head = (16 - reinterpret_cast<std::uintptr_t>(out) % 16) % 16;
-  if (head > bytes) head = bytes;
-  std::memcpy(out, in, head);
-  std::size_t i = head;
-  for (; i + 64 <= bytes; i += 64) {
-    for (std::size_t j = 0; j < 64; j += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(out + i + j),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i + j)));
-    }
-  }
-  std::memcpy(out + i, in + i, bytes - i);
+  auto* const out = static_cast<__m128i*>(to);
+  const auto* const in = static_cast<const __m128i*>(from);
+  for (std::size_t i = 0; i < bytes / sizeof(__m128i); ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
 #else
   std::memcpy(to, from, bytes);
 #endif
 }
 
+/// Follows the last store past the cache.
 inline void finish_stream() {
 #if defined(__x86_64__)
   _mm_sfence();
