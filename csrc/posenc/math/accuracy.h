@@ -3,7 +3,7 @@
 namespace posenc::math {
 
 // The accuracy that documentation promises and tests check: absolute errors of unrounded values, for every angle up to
-// 2^64 rad. The terms are listed in docs/formula.md.
+// 2^64 rad. The terms are listed in docs/accuracy.md.
 
 /// Each result of sincos_of_phase: one rounding of a value below 1 (5.6e-17) and 2.2e-17 inside the polynomials.
 inline constexpr double kSincosBound = 7.9e-17;

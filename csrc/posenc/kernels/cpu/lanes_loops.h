@@ -74,11 +74,16 @@ inline void join(const Doubles (&first)[2], const Doubles (&second)[2], Block<do
 /// Stores an encoding.
 template <typename scalar_t>
 struct Encode {
+  using element_t = scalar_t;
   using compute_t = compute_type_t<scalar_t>;
-  using Rounding = std::conditional_t<sizeof(scalar_t) == 2, ToOdd, Nearest>;
+  static constexpr bool kTwoBytes = sizeof(scalar_t) == 2;
+  using Rounding = std::conditional_t<kTwoBytes, ToOdd, Nearest>;
   scalar_t* out;
 
   void block(std::int64_t column, const Block<float>& encoding) const { narrow<false>(encoding.values, out + column); }
+  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding) const {
+    narrow_two<false>(encoding, out + column);
+  }
   void block(std::int64_t column, const Block<double>& encoding) const {
     for (int i = 0; i < 2; ++i) {
       Doubles value = encoding.values[i];
@@ -99,7 +104,9 @@ struct Encode {
 /// Stores x * input_scale + alpha * encoding. kPlain: both factors are 1. kPast: past the cache.
 template <typename scalar_t, bool kPlain, bool kPast>
 struct Add {
+  using element_t = scalar_t;
   using compute_t = compute_type_t<scalar_t>;
+  static constexpr bool kTwoBytes = sizeof(scalar_t) == 2;
   using Rounding = Nearest;
   const scalar_t* x;
   scalar_t* out;
@@ -113,19 +120,25 @@ struct Add {
     return x_values * input_scale + encoding * alpha;
   }
 
-  /// Once for each line of the cache.
-  void fetch_next(std::int64_t column) const {
+  /// Once for each line of the cache, where `count` columns are taken at a time.
+  void fetch_next(std::int64_t column, std::int64_t count) const {
     constexpr std::int64_t kLine = 64 / sizeof(scalar_t);
-    if (next_x == nullptr || (kPairs < kLine && column % kLine >= kPairs)) return;
-    for (std::int64_t i = 0; i < kPairs; i += kLine) __builtin_prefetch(next_x + column + i);
+    if (next_x == nullptr || (count < kLine && column % kLine >= count)) return;
+    for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(next_x + column + i);
   }
 
   void block(std::int64_t column, const Block<float>& encoding) const {
-    fetch_next(column);
+    fetch_next(column, kPairs);
     narrow<kPast>(sum(widen(x + column), encoding.values), out + column);
   }
+  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding) const {
+    fetch_next(column, 2 * kPairs);
+    const TwoFloats<scalar_t> x_values = widen_two(x + column);
+    narrow_two<kPast>(TwoFloats<scalar_t>{sum(x_values.low, encoding.low), sum(x_values.high, encoding.high)},
+                      out + column);
+  }
   void block(std::int64_t column, const Block<double>& encoding) const {
-    fetch_next(column);
+    fetch_next(column, kPairs);
     for (int i = 0; i < 2; ++i) {
       const std::int64_t at = column + i * kDoubles;
       store<kPast>(out + at, sum(load<Doubles>(x + at), encoding.values[i]));
@@ -185,31 +198,40 @@ inline void for_each_block(const Source& source, std::int64_t count, std::int64_
                            const Sink (&sinks)[Source::kRows]) {
   constexpr std::size_t kRows = Source::kRows;
   using compute_t = typename Sink::compute_t;
-  Block<compute_t> a[kRows], b[kRows];
-  const auto make_blocks = [&](std::int64_t k) {
-    Pairs pairs0[kRows], pairs1[kRows];
+  using Rounding = typename Sink::Rounding;
+  Pairs pairs0[kRows], pairs1[kRows];
+  Block<compute_t> a, b;
+  const auto make_pairs = [&](std::int64_t k) {
     source.at(k, pairs0);
     source.at(k + kDoubles, pairs1);
-    for (std::size_t row = 0; row < kRows; ++row) {
-      join<kStride, typename Sink::Rounding>({pairs0[row].first, pairs1[row].first},
-                                             {pairs0[row].second, pairs1[row].second}, a[row], b[row]);
-    }
+  };
+  const auto make_blocks = [&](std::size_t row) {
+    join<kStride, Rounding>({pairs0[row].first, pairs1[row].first}, {pairs0[row].second, pairs1[row].second}, a, b);
   };
   std::int64_t k = 0;
   for (; k + kPairs <= count; k += kPairs) {
-    make_blocks(k);
+    make_pairs(k);
     for (std::size_t row = 0; row < kRows; ++row) {
-      sinks[row].block(kStride * k, a[row]);
-      sinks[row].block(kStride == 2 ? 2 * k + kPairs : second_column + k, b[row]);
+      if constexpr (kStride == 2 && Sink::kTwoBytes) {
+        sinks[row].two_blocks(2 * k,
+                              alternate<typename Sink::element_t>(
+                                  {Rounding::to_float(pairs0[row].first), Rounding::to_float(pairs1[row].first)},
+                                  {Rounding::to_float(pairs0[row].second), Rounding::to_float(pairs1[row].second)}));
+      } else {
+        make_blocks(row);
+        sinks[row].block(kStride * k, a);
+        sinks[row].block(kStride == 2 ? 2 * k + kPairs : second_column + k, b);
+      }
     }
   }
   if (k == count) return;
   // Whole vectors can be read to the end (buffer.h); what exists is written.
-  make_blocks(k);
+  make_pairs(k);
   for (std::size_t row = 0; row < kRows; ++row) {
+    make_blocks(row);
     compute_t values[2 * kPairs];
-    store<false>(values, a[row]);
-    store<false>(values + kPairs, b[row]);
+    store<false>(values, a);
+    store<false>(values + kPairs, b);
     for (std::int64_t i = 0; k + i < count; ++i) {
       sinks[row].element(kStride * (k + i), values[kStride * i]);
       sinks[row].element(second_column + kStride * (k + i), values[kStride == 2 ? 2 * i + 1 : kPairs + i]);
@@ -339,6 +361,9 @@ __attribute__((flatten)) void add_encoding(const void* encoding, const AddRow& r
   const auto* const values = static_cast<const compute_type_t<scalar_t>*>(encoding);
   const auto add = [&](const auto& sink) {
     std::int64_t i = 0;
+    if constexpr (sizeof(scalar_t) == 2) {
+      for (; i + 2 * kPairs <= count; i += 2 * kPairs) sink.two_blocks(i, load_two<scalar_t>(values + i));
+    }
     for (; i + kPairs <= count; i += kPairs) sink.block(i, load_block(values + i));
     for (; i < count; ++i) sink.element(i, values[i]);
   };
