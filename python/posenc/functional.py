@@ -84,13 +84,21 @@ def _set_str(kwargs: dict[str, Any], op: str, name: str, value: Any, default: st
         kwargs[name] = value
 
 
+# The defaults of the schemas. Python functions have these very objects as their defaults, so that a call which leaves
+# them alone is known by `is`, the cheapest check there is.
+_BASE, _FREQ_SHIFT, _ONE, _ORDER, _ODD = 10000.0, 0.0, 1.0, "interleaved", "sin"
+_FIRST, _SEQ_DIM = 0, -2
+
+
 def _convention(op: str, base: float, freq_shift: float, position_scale: float, order: str, odd: str) -> dict[str, Any]:
+    if base is _BASE and freq_shift is _FREQ_SHIFT and position_scale is _ONE and order is _ORDER and odd is _ODD:
+        return {}
     kwargs: dict[str, Any] = {}
-    _set_float(kwargs, op, "base", base, 10000.0)
-    _set_float(kwargs, op, "freq_shift", freq_shift, 0.0)
-    _set_float(kwargs, op, "position_scale", position_scale, 1.0)
-    _set_str(kwargs, op, "order", order, "interleaved")
-    _set_str(kwargs, op, "odd", odd, "sin")
+    _set_float(kwargs, op, "base", base, _BASE)
+    _set_float(kwargs, op, "freq_shift", freq_shift, _FREQ_SHIFT)
+    _set_float(kwargs, op, "position_scale", position_scale, _ONE)
+    _set_str(kwargs, op, "order", order, _ORDER)
+    _set_str(kwargs, op, "odd", odd, _ODD)
     return kwargs
 
 
@@ -115,11 +123,11 @@ def encode(
     d_model: int,
     offset: int = 0,
     *,
-    base: float = 10000.0,
-    freq_shift: float = 0.0,
-    position_scale: float = 1.0,
-    order: str = "interleaved",
-    odd: str = "sin",
+    base: float = _BASE,
+    freq_shift: float = _FREQ_SHIFT,
+    position_scale: float = _ONE,
+    order: str = _ORDER,
+    odd: str = _ODD,
     dtype: torch.dtype | None = None,
     device: torch.device | str | int | None = None,
     out: Tensor | None = None,
@@ -253,18 +261,22 @@ def _add_arguments(
     seq_dim: int,
     input_scale: float,
     alpha: float,
-    kwargs: dict[str, Any],
-) -> int | Tensor:
-    """Checks what every form of add takes, completes ``kwargs``, and returns the offset, or the positions."""
-    _check_tensor(op, "x", x)
-    _set_float(kwargs, op, "input_scale", input_scale, 1.0)
-    _set_float(kwargs, op, "alpha", alpha, 1.0)
-    if isinstance(offset, Tensor) and positions is None:
+    *convention: Any,
+) -> tuple[int | Tensor, dict[str, Any]]:
+    """Checks what every form of add takes; returns the offset, or the positions, and the keyword arguments."""
+    if not isinstance(x, Tensor):
+        _check_tensor(op, "x", x)
+    kwargs = _convention(op, *convention)
+    if input_scale is not _ONE:
+        _set_float(kwargs, op, "input_scale", input_scale, _ONE)
+    if alpha is not _ONE:
+        _set_float(kwargs, op, "alpha", alpha, _ONE)
+    if positions is None and type(offset) is not int and isinstance(offset, Tensor):
         positions, offset = offset, 0
     if positions is None:
         if type(seq_dim) is not int or seq_dim != -2:
             kwargs["seq_dim"] = _int(op, "seq_dim", seq_dim)
-        return _int(op, "offset", offset)
+        return _int(op, "offset", offset), kwargs
     _check_tensor(op, "positions", positions)
     _check_no_offset(op, offset)
     if _int(op, "seq_dim", seq_dim) != -2:
@@ -273,22 +285,22 @@ def _add_arguments(
             "Give positions the shape that broadcasts to x.shape[:-1]."
         )
     _check_one_position(op, x, positions)
-    return positions
+    return positions, kwargs
 
 
 def add(
     x: Tensor,
-    offset: int | Tensor = 0,
+    offset: int | Tensor = _FIRST,
     positions: Tensor | None = None,
     *,
-    seq_dim: int = -2,
-    input_scale: float = 1.0,
-    alpha: float = 1.0,
-    base: float = 10000.0,
-    freq_shift: float = 0.0,
-    position_scale: float = 1.0,
-    order: str = "interleaved",
-    odd: str = "sin",
+    seq_dim: int = _SEQ_DIM,
+    input_scale: float = _ONE,
+    alpha: float = _ONE,
+    base: float = _BASE,
+    freq_shift: float = _FREQ_SHIFT,
+    position_scale: float = _ONE,
+    order: str = _ORDER,
+    odd: str = _ODD,
     out: Tensor | None = None,
 ) -> Tensor:
     """``x * input_scale + alpha * encoding``, in one pass.
@@ -322,10 +334,19 @@ def add(
         >>> torch.equal(posenc.add(x, offset=5)[0], posenc.encode(3, 4, offset=5))
         True
     """
-    kwargs = _convention("add", base, freq_shift, position_scale, order, odd)
-    at = _add_arguments("add", x, offset, positions, seq_dim, input_scale, alpha, kwargs)
+    # Most calls; what follows costs a small one as much again as the operator.
+    plain = base is _BASE and freq_shift is _FREQ_SHIFT and position_scale is _ONE and order is _ORDER and odd is _ODD
+    plain = plain and alpha is _ONE and input_scale is _ONE and seq_dim is _SEQ_DIM and positions is None
+    if plain and out is None and type(x) is Tensor and type(offset) is int and offset is _FIRST:
+        return _add(x)
+    at, kwargs = _add_arguments(
+        "add", x, offset, positions, seq_dim, input_scale, alpha, base, freq_shift, position_scale, order, odd
+    )
     if out is None:
-        return _add_positions(x, at, **kwargs) if isinstance(at, Tensor) else _add(x, at, **kwargs)
+        # Looking for an int first: isinstance(int, Tensor) goes a long way.
+        return (
+            _add(x, at, **kwargs) if type(at) is int or not isinstance(at, Tensor) else _add_positions(x, at, **kwargs)
+        )
     _check_tensor("add", "out", out)
     if _needs_copy(out):
         return out.copy_(_add_positions(x, at, **kwargs) if isinstance(at, Tensor) else _add(x, at, **kwargs))
@@ -342,20 +363,21 @@ def add_(
     positions: Tensor | None = None,
     *,
     seq_dim: int = -2,
-    input_scale: float = 1.0,
-    alpha: float = 1.0,
-    base: float = 10000.0,
-    freq_shift: float = 0.0,
-    position_scale: float = 1.0,
-    order: str = "interleaved",
-    odd: str = "sin",
+    input_scale: float = _ONE,
+    alpha: float = _ONE,
+    base: float = _BASE,
+    freq_shift: float = _FREQ_SHIFT,
+    position_scale: float = _ONE,
+    order: str = _ORDER,
+    odd: str = _ODD,
 ) -> Tensor:
     """:func:`add` in place: writes into x and returns it. No tensor is allocated unless x needs a gradient.
 
     Args: those of :func:`add`. x has no two elements in one place of memory, and is no leaf that requires grad.
     """
-    kwargs = _convention("add_", base, freq_shift, position_scale, order, odd)
-    at = _add_arguments("add_", x, offset, positions, seq_dim, input_scale, alpha, kwargs)
+    at, kwargs = _add_arguments(
+        "add_", x, offset, positions, seq_dim, input_scale, alpha, base, freq_shift, position_scale, order, odd
+    )
     if isinstance(at, Tensor):
         _add_in_place_positions(x, at, **kwargs)
     else:
@@ -363,7 +385,7 @@ def add_(
     return x
 
 
-def positional_encoding(seq_len: int, d_model: int, base: float = 10000.0) -> numpy.ndarray:
+def positional_encoding(seq_len: int, d_model: int, base: float = _BASE) -> numpy.ndarray:
     """The encoding of positions 0 .. seq_len - 1 as a NumPy array of float64, shape (seq_len, d_model).
 
     Even columns hold sines, odd ones cosines. See :func:`encode`, of which this is the float64 result.

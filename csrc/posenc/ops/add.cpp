@@ -7,6 +7,7 @@
 #include <posenc/ops/convention_args.h>
 #include <posenc/ops/encode.h>
 #include <posenc/ops/launch.h>
+#include <posenc/ops/memory.h>
 #include <posenc/ops/registrar.h>
 
 namespace posenc {
@@ -90,7 +91,7 @@ void check_out(const at::Tensor& out, const at::Tensor& x) {
 
 at::Tensor add_range(const at::Tensor& x, POSENC_RANGE_PARAMS) {
   const Range range = check_range(kOp, x, offset, seq_dim, POSENC_CONVENTION_ARGS);
-  const at::Tensor out = at::empty_like(x);
+  const at::Tensor out = memory::empty_like(x);
   if (!out.is_meta()) {
     launch::add(out, /*fresh=*/true, x, offset.guard_int(__FILE__, __LINE__), range.seq_dim, input_scale, alpha,
                 range.convention);
@@ -100,7 +101,7 @@ at::Tensor add_range(const at::Tensor& x, POSENC_RANGE_PARAMS) {
 
 at::Tensor add_positions(const at::Tensor& x, POSENC_POSITIONS_PARAMS) {
   const Convention convention = check_positions(kOp, x, positions, POSENC_CONVENTION_ARGS);
-  const at::Tensor out = at::empty_like(x);
+  const at::Tensor out = memory::empty_like(x);
   if (!out.is_meta()) launch::add(out, /*fresh=*/true, x, positions, input_scale, alpha, convention);
   return out;
 }

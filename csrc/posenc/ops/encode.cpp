@@ -7,6 +7,7 @@
 #include <posenc/ops/checks.h>
 #include <posenc/ops/convention_args.h>
 #include <posenc/ops/launch.h>
+#include <posenc/ops/memory.h>
 #include <posenc/ops/registrar.h>
 
 namespace posenc {
@@ -65,8 +66,8 @@ void check_positions_out(const at::Tensor& positions, const SymInt& d_model, con
 at::Tensor encode_range(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CONVENTION_PARAMS, OptionalDType dtype,
                         OptionalDevice device) {
   const Convention convention = check_range(seq_len, d_model, offset, POSENC_CONVENTION_ARGS);
-  const auto options = at::TensorOptions().dtype(checks::result_dtype(kOp, dtype)).device(device.value_or(at::kCPU));
-  const at::Tensor out = at::empty_symint({std::move(seq_len), std::move(d_model)}, options);
+  const at::Tensor out = memory::empty({std::move(seq_len), std::move(d_model)}, checks::result_dtype(kOp, dtype),
+                                       device.value_or(at::kCPU));
   if (!out.is_meta()) launch::encode(out, /*fresh=*/true, offset.guard_int(__FILE__, __LINE__), convention);
   return out;
 }
@@ -74,8 +75,8 @@ at::Tensor encode_range(SymInt seq_len, SymInt d_model, SymInt offset, POSENC_CO
 at::Tensor encode_positions(const at::Tensor& positions, SymInt d_model, POSENC_CONVENTION_PARAMS,
                             OptionalDType dtype) {
   const Convention convention = check_positions(positions, d_model, POSENC_CONVENTION_ARGS);
-  const auto options = at::TensorOptions().dtype(checks::result_dtype(kOp, dtype)).device(positions.device());
-  const at::Tensor out = at::empty_symint(result_shape(positions, d_model), options);
+  const at::Tensor out =
+      memory::empty(result_shape(positions, d_model), checks::result_dtype(kOp, dtype), positions.device());
   if (!out.is_meta()) launch::encode(out, /*fresh=*/true, positions, convention);
   return out;
 }

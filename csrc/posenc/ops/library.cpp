@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <posenc/kernels/cpu/simd.h>
+#include <posenc/ops/memory.h>
 #include <posenc/ops/registrar.h>
 #include <posenc/version.h>
 
@@ -39,6 +41,8 @@ constexpr const char* kSchemas[] = {
 };
 
 std::string registered_version() { return POSENC_VERSION; }
+std::string simd_level() { return kernels::cpu::simd_level_name(kernels::cpu::simd_level()); }
+int64_t last_level_cache() { return memory::caches().last_level; }
 
 // Note [Two copies in one process]
 // TORCH_LIBRARY aborts the process when a second copy of a library is loaded (one from the wheel and one from
@@ -57,6 +61,9 @@ class Registration {
     auto& registrar = *new detail::Registrar;
     torch::Library& schemas = registrar.schemas();
     schemas.def("_version() -> str", &registered_version);
+    // What the CPU path found of the machine, for benchmarks and reports.
+    schemas.def("_simd_level() -> str", &simd_level);
+    schemas.def("_last_level_cache() -> int", &last_level_cache);
     for (const char* schema : kSchemas) schemas.def(schema, {at::Tag::pt2_compliant_tag});
     detail::register_encode(registrar);
     detail::register_add(registrar);

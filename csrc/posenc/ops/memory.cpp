@@ -1,5 +1,9 @@
 #include <posenc/ops/memory.h>
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -46,6 +50,24 @@ Caches read_caches() {
 const Caches& caches() {
   static const Caches bytes = read_caches();
   return bytes;
+}
+
+at::Tensor empty(c10::SymIntArrayRef sizes, at::ScalarType dtype, at::Device device) {
+  if (device.is_cpu()) {
+    if (const auto ints = c10::asIntArrayRefSlowOpt(sizes)) return at::detail::empty_cpu(*ints, dtype);
+  }
+  return at::empty_symint(sizes, at::TensorOptions(dtype).device(device));
+}
+
+at::Tensor empty_like(const at::Tensor& x) {
+  bool dense = x.is_cpu() && x.layout() == at::kStrided;
+  // Not is_contiguous(): a size of 1 may have any stride, which empty_like copies.
+  int64_t stride = 1;
+  for (int64_t d = x.dim() - 1; dense && d >= 0; --d) {
+    dense = x.stride(d) == stride;
+    stride *= x.size(d);
+  }
+  return dense ? at::Tensor(at::detail::empty_cpu(x.sizes(), x.scalar_type())) : at::empty_like(x);
 }
 
 void advise_huge_pages([[maybe_unused]] const at::Tensor& fresh) {

@@ -15,6 +15,14 @@ struct Caches {
 };
 const Caches& caches();
 
+// New tensors, on the CPU without a second way through the dispatcher, which would be most of the cost of a small call.
+
+/// at::empty_symint.
+at::Tensor empty(c10::SymIntArrayRef sizes, at::ScalarType dtype, at::Device device);
+
+/// at::empty_like.
+at::Tensor empty_like(const at::Tensor& x);
+
 /// The C library keeps released memory up to this size for the next allocation and gives larger pieces back to the
 /// system; so do others.
 inline constexpr int64_t kLargestKeptBytes = int64_t{32} << 20;

@@ -12,7 +12,7 @@ struct Nearest {
   static compute_t element(double value) {
     return static_cast<compute_t>(value);
   }
-  static HalfFloats to_float(Doubles value) { return __builtin_convertvector(value, HalfFloats); }
+  static HalfFloats to_float(Doubles value) { return nearest_floats(value); }
 };
 
 struct ToOdd {
@@ -24,7 +24,7 @@ struct ToOdd {
     constexpr std::int64_t kCut = (std::int64_t{1} << 29) - 1;
     Longs bits = (Longs)value;
     bits = (bits | ((bits & kCut) + kCut)) & ~kCut;
-    return __builtin_convertvector((Doubles)bits, HalfFloats);
+    return nearest_floats((Doubles)bits);
   }
 };
 
@@ -168,7 +168,7 @@ struct Ready {
 template <bool kBack>
 struct Turned {
   static constexpr std::size_t kRows = 1;
-  const RowValues& anchor;
+  const RowValues anchor;
 
   void at(std::int64_t k, Pairs (&rows)[1]) const {
     const Doubles first = load_once(anchor.first + k), second = load_once(anchor.second + k);
@@ -181,7 +181,7 @@ struct Turned {
 /// Both, which share their products.
 struct TurnedBothWays {
   static constexpr std::size_t kRows = 2;
-  const RowValues& anchor;
+  const RowValues anchor;
 
   void at(std::int64_t k, Pairs (&rows)[2]) const {
     const Doubles first = load_once(anchor.first + k), second = load_once(anchor.second + k);
@@ -194,7 +194,7 @@ struct TurnedBothWays {
 
 /// Gives each row's sink the columns of `count` pairs; the second function of the first pair is column `second_column`.
 template <int kStride, typename Source, typename Sink>
-inline void for_each_block(const Source& source, std::int64_t count, std::int64_t second_column,
+inline void for_each_block(const Source source, std::int64_t count, std::int64_t second_column,
                            const Sink (&sinks)[Source::kRows]) {
   constexpr std::size_t kRows = Source::kRows;
   using compute_t = typename Sink::compute_t;

@@ -53,6 +53,8 @@ inline void narrow(Floats value, float* to) {
 
 inline Doubles fused(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
 
+inline HalfFloats nearest_floats(Doubles value) { return _mm512_cvtpd_ps(value); }
+
 inline Floats concatenate(HalfFloats a, HalfFloats b) { return _mm512_insertf32x8(_mm512_castps256_ps512(a), b, 1); }
 
 inline Floats interleave(HalfFloats a, HalfFloats b) {
@@ -98,9 +100,13 @@ inline void narrow(Floats value, math::Float16* to) {
 
 inline Doubles fused(Doubles a, Doubles b, Doubles c) { return _mm256_fmadd_pd(a, b, c); }
 
-inline Floats concatenate(HalfFloats a, HalfFloats b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7); }
+inline HalfFloats nearest_floats(Doubles value) { return _mm256_cvtpd_ps(value); }
 
-inline Floats interleave(HalfFloats a, HalfFloats b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5, 2, 6, 3, 7); }
+inline Floats concatenate(HalfFloats a, HalfFloats b) { return _mm256_insertf128_ps(_mm256_castps128_ps256(a), b, 1); }
+
+inline Floats interleave(HalfFloats a, HalfFloats b) {
+  return concatenate(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+}
 
 inline Doubles interleave_low(Doubles a, Doubles b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
 inline Doubles interleave_high(Doubles a, Doubles b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
@@ -137,6 +143,8 @@ inline Doubles fused(Doubles a, Doubles b, Doubles c) {
   return Doubles{std::fma(a[0], b[0], c[0]), std::fma(a[1], b[1], c[1])};
 #endif
 }
+
+inline HalfFloats nearest_floats(Doubles value) { return __builtin_convertvector(value, HalfFloats); }
 
 inline Floats concatenate(HalfFloats a, HalfFloats b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3); }
 inline Floats interleave(HalfFloats a, HalfFloats b) { return __builtin_shufflevector(a, b, 0, 2, 1, 3); }

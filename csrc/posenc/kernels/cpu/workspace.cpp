@@ -28,11 +28,29 @@ void Workspace::trim() {
   if (current_.values.bytes() > kMaxKeptBytes) current_ = Anchor{};
 }
 
+Workspace::Anchor& Workspace::kept_anchor(std::uint64_t frequencies, std::uint64_t number, bool mirrored) {
+  // Each anchor has the places of one group: positions a power of two apart are common, so groups go by a hash.
+  constexpr std::uint64_t kGroup = 4;
+  constexpr std::uint64_t kGroups = kKeptAnchors / kGroup;
+  const std::uint64_t hash = (number + 31 * frequencies + (mirrored ? 17 : 0)) * 0x9E3779B97F4A7C15u;
+  Anchor* const group = &kept_[(hash >> 32) % kGroups * kGroup];
+  Anchor* found = group;
+  for (Anchor* anchor = group; anchor < group + kGroup; ++anchor) {
+    if (anchor->frequencies == frequencies && anchor->number == number && anchor->mirrored == mirrored) {
+      found = anchor;
+      break;
+    }
+    if (anchor->last_use < found->last_use) found = anchor;
+  }
+  found->last_use = ++uses_;
+  return *found;
+}
+
 const double* Workspace::anchor(const Frequencies& frequencies, const Lanes& lanes, std::uint64_t number, bool mirrored,
                                 bool keep) {
   const std::int64_t count = frequencies.count();
   const bool keeps = keep && count <= kMaxKeptAnchorPairs;
-  Anchor& anchor = keeps ? kept_[(number + 7 * frequencies.id() + (mirrored ? 32 : 0)) % kKeptAnchors] : current_;
+  Anchor& anchor = keeps ? kept_anchor(frequencies.id(), number, mirrored) : current_;
   if (anchor.frequencies == frequencies.id() && anchor.number == number && anchor.mirrored == mirrored) {
     return anchor.values.data();
   }

@@ -36,13 +36,18 @@ class Workspace {
     std::uint64_t frequencies = 0;  ///< id, 0 for none
     std::uint64_t number = 0;       ///< the position / 32
     bool mirrored = false;          ///< the sines are negated
-    Buffer<double> values;          ///< sines, then cosines
+    std::uint64_t last_use = 0;
+    Buffer<double> values;  ///< sines, then cosines
   };
 
   const double* anchor(const Frequencies& frequencies, const Lanes& lanes, std::uint64_t number, bool mirrored,
                        bool keep);
 
+  /// The kept anchor that is asked for, or the one to be replaced by it.
+  Anchor& kept_anchor(std::uint64_t frequencies, std::uint64_t number, bool mirrored);
+
   std::array<Anchor, kKeptAnchors> kept_;
+  std::uint64_t uses_ = 0;
   Anchor current_;
   Buffer<double> values_;  ///< of a position that is no integer
   Buffer<std::uint64_t> phases_;
