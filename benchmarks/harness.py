@@ -18,25 +18,26 @@ MIN_SAMPLE_SECONDS = 2e-3
 
 @dataclass
 class Row:
-    """One line of the table. ``make`` returns the two callables; ``limit`` is the largest ratio accepted, or None."""
+    """One line of the table."""
 
     work: str
+    call: str  # the overload or function that ours calls
     against: str
-    make: Callable[[], tuple[Callable[[], object], Callable[[], object]]]
-    limit: float | None = None
-    threads: tuple[int, ...] = (1, 2)
+    make: Callable[[], tuple[Callable[[], object], Callable[[], object]]]  # ours and theirs
+    limit: float | None = None  # the largest ratio accepted
+    result_bytes: int = 0
+    threads: tuple[int, ...] = ()  # empty: 1 and all
     rounds: int = 15
 
 
 @dataclass
 class Result:
-    work: str
-    against: str
+    row: Row
     threads: int
+    in_cache: bool
     ours: float
     theirs: float
     ratios: list[float] = field(repr=False)
-    limit: float | None
 
     @property
     def median(self) -> float:
@@ -49,7 +50,7 @@ class Result:
 
     @property
     def passes(self) -> bool:
-        return self.limit is None or self.median <= self.limit
+        return self.row.limit is None or self.median <= self.row.limit
 
 
 def _repeats(run: Callable[[], object]) -> int:
@@ -70,7 +71,7 @@ def _sample(run: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def measure(row: Row, threads: int) -> Result:
+def measure(row: Row, threads: int, cache_bytes: int) -> Result:
     torch.set_num_threads(threads)
     ours, theirs = row.make()
     repeats_ours, repeats_theirs = _repeats(ours), _repeats(theirs)
@@ -84,15 +85,18 @@ def measure(row: Row, threads: int) -> Result:
             samples_theirs.append(_sample(theirs, repeats_theirs))
             samples_ours.append(_sample(ours, repeats_ours))
     ratios = [a / b for a, b in zip(samples_ours, samples_theirs)]
-    return Result(
-        row.work,
-        row.against,
-        threads,
-        statistics.median(samples_ours),
-        statistics.median(samples_theirs),
-        ratios,
-        row.limit,
-    )
+    in_cache = row.result_bytes <= cache_bytes
+    return Result(row, threads, in_cache, statistics.median(samples_ours), statistics.median(samples_theirs), ratios)
+
+
+def processor() -> str:
+    """The name of the processor, or an empty string."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        return ""
+    return names[0] if names else ""
 
 
 def format_time(seconds: float) -> str:
@@ -102,13 +106,18 @@ def format_time(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-HEADER = "| work | against | threads | ours | theirs | ratio (quartiles) | at most |\n|---|---|---|---|---|---|---|"
+HEADER = (
+    "| work | call | against | threads | in cache | ours | theirs | ratio (quartiles) | at most |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
 
 
 def format_result(result: Result) -> str:
+    row = result.row
     low, high = result.quartiles
-    limit = "" if result.limit is None else f"{result.limit:.3g}{'' if result.passes else ' **exceeded**'}"
+    limit = "" if row.limit is None else f"{row.limit:.3g}{'' if result.passes else ' **exceeded**'}"
     return (
-        f"| {result.work} | {result.against} | {result.threads} | {format_time(result.ours)} | "
-        f"{format_time(result.theirs)} | {result.median:.2f} ({low:.2f}-{high:.2f}) | {limit} |"
+        f"| {row.work} | {row.call} | {row.against} | {result.threads} | {'yes' if result.in_cache else 'no'} | "
+        f"{format_time(result.ours)} | {format_time(result.theirs)} | {result.median:.2f} ({low:.2f}-{high:.2f}) | "
+        f"{limit} |"
     )
