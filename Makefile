@@ -5,6 +5,7 @@ VENV ?= .venv
 BUILD_DIR ?= build/dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TORCH ?= torch>=2.11
+SEED ?= 20170612
 POSENC_CUDA ?= AUTO
 
 bin := $(abspath $(VENV))/bin
@@ -17,7 +18,7 @@ export PATH := $(bin):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help build library test demo benchmarks bench format check-format lint check-all clean
+.PHONY: help build library test demo benchmarks bench format check-format lint check-exactness check-all clean
 
 help:
 	@echo 'make build      virtual environment, C++ library, tests, examples, editable Python package'
@@ -26,11 +27,12 @@ help:
 	@echo 'make bench      build, then the benchmarks'
 	@echo 'make format     put all sources into the format of the project'
 	@echo 'make lint       check format, spelling, types; ruff and clang-tidy'
-	@echo 'make check-all  test, lint, packaging tests, sanitizers'
+	@echo 'make check-exactness  10 million elements and all rows to 70,000 against exact values; minutes'
+	@echo 'make check-all  test, lint, exactness, packaging tests, sanitizers'
 	@echo 'make clean      remove what was built, but not the virtual environment'
 	@echo
 	@echo 'Variables and their values:'
-	@echo '  PYTHON=$(PYTHON) VENV=$(VENV) BUILD_DIR=$(BUILD_DIR) JOBS=$(JOBS) TORCH="$(TORCH)" POSENC_CUDA=$(POSENC_CUDA)'
+	@echo '  PYTHON=$(PYTHON) VENV=$(VENV) BUILD_DIR=$(BUILD_DIR) JOBS=$(JOBS) TORCH="$(TORCH)" SEED=$(SEED) POSENC_CUDA=$(POSENC_CUDA)'
 
 # ---- Environment: one stamp for what the build needs, one for the package and its extras. ----
 
@@ -98,7 +100,13 @@ lint: check-format
 	@git ls-files --cached --others --exclude-standard 'csrc/*.cpp' | xargs -n 1 -P $(JOBS) \
 	  $(bin)/clang-tidy --quiet -p $(BUILD_DIR) --extra-arg=-Wno-ignored-gch
 
-check-all: test lint
+# The long runs of tests/exactness; the short ones are among the tests. docs/accuracy.md tells what they print.
+check-exactness: build
+	$(bin)/python tests/exactness/check_exact.py $(BUILD_DIR)/tests/exactness/exactness_samples 100000 $(SEED)
+	$(BUILD_DIR)/tests/exactness/exactness_samples 10000000 $(SEED)
+	$(BUILD_DIR)/tests/exactness/exactness_rows 70001
+
+check-all: test lint check-exactness
 	$(bin)/python -m pytest tests/packaging
 	$(bin)/cmake --preset asan -DPython3_EXECUTABLE=$(bin)/python -DCMAKE_MAKE_PROGRAM=$(bin)/ninja
 	$(bin)/cmake --build --preset asan --parallel $(JOBS)
