@@ -40,6 +40,25 @@ struct Dim {
   std::int64_t position_stride;
   std::int64_t x_stride;
   std::int64_t out_stride;
+  std::int64_t token_stride = 0;  ///< tokens from one to the next, counted row-major in the shape of x; for dropout
+};
+
+/// Which elements are dropped, see Note [The mask of an element].
+struct DropoutLimit {
+  std::int16_t first;
+  std::uint16_t further;
+};
+
+/// Dropout of a result: kernels/dropout.h.
+struct Dropout {
+  std::uint64_t seed;
+  std::uint64_t offset;
+  const std::int64_t* seed_source;    ///< null, or where the seed is read in the kernel: of a captured CUDA graph
+  const std::int64_t* offset_source;  ///< with seed_source: what is read here is added to `offset`
+  std::int64_t* saved_state;          ///< null, or where the kernel writes seed and offset
+  std::int64_t first_token;           ///< number of the token at place 0
+  double factor;                      ///< on kept elements
+  DropoutLimit limit;
 };
 
 /// Dimensions of each kind that a kernel takes after merging; a caller with more of them loops over the outer ones.
@@ -61,10 +80,12 @@ struct Args {
   bool negative_scale;  ///< position_scale has the sign bit
   bool stream;          ///< CPU: the result is large for the cache; write past it where its layout allows
   bool vectors;         ///< CUDA: columns can be moved 16 bytes at a time
+  bool drops;           ///< CPU: dropout follows the addition
   DType dtype;
   PositionType position_type;
   int num_row_dims;
   int num_batch_dims;
+  Dropout dropout;           ///< read by the kernels of dropout only
   Dim row_dims[kMaxDims];    ///< outermost first
   Dim batch_dims[kMaxDims];  ///< outermost first
 };
@@ -83,20 +104,21 @@ POSENC_HOST_DEVICE inline std::int64_t num_batches(const Args& args) {
   return num_tokens(args.batch_dims, args.num_batch_dims);
 }
 
-/// Where a token stands in each of the three tensors, in elements.
+/// Where a token stands in each of the three tensors, in elements, and its number.
 struct Place {
   std::int64_t position;
   std::int64_t x;
   std::int64_t out;
+  std::int64_t token = 0;
 };
 
 POSENC_HOST_DEVICE inline Place operator+(const Place& a, const Place& b) {
-  return {a.position + b.position, a.x + b.x, a.out + b.out};
+  return {a.position + b.position, a.x + b.x, a.out + b.out, a.token + b.token};
 }
 
 /// The place of token `index` of a grid of dimensions, counted with the last dimension fastest.
 POSENC_HOST_DEVICE inline Place place_of(const Dim* dims, int num_dims, std::int64_t index) {
-  Place place{0, 0, 0};
+  Place place{0, 0, 0, 0};
   for (int i = num_dims - 1; i >= 0; --i) {
     const Dim& dim = dims[i];
     const std::int64_t rest = index / dim.size;
@@ -104,6 +126,7 @@ POSENC_HOST_DEVICE inline Place place_of(const Dim* dims, int num_dims, std::int
     place.position += at * dim.position_stride;
     place.x += at * dim.x_stride;
     place.out += at * dim.out_stride;
+    place.token += at * dim.token_stride;
     index = rest;
   }
   return place;

@@ -46,7 +46,7 @@ class Adder {
     const Dim& dim = args_.row_dims[0];
     const std::int64_t ahead = (kAheadBytes + row_bytes_ - 1) / row_bytes_;
     const auto place_at = [&](std::int64_t row) {
-      return Place{0, batch.x + row * dim.x_stride, batch.out + row * dim.out_stride};
+      return batch + Place{0, row * dim.x_stride, row * dim.out_stride, row * dim.token_stride};
     };
     const auto add_one = [&](std::int64_t row) { add_row(row, place_at(row), place_at(row + ahead)); };
     const auto add_anchor = [&](std::int64_t middle, std::int64_t onward) {
@@ -92,12 +92,13 @@ class Adder {
     const std::int64_t encoding_bytes = args_.d_model * encoding_size_;
     const std::int64_t tile_rows =
         std::clamp<std::int64_t>(kTileBytes / encoding_bytes, 1, range_.row_end - range_.row_begin);
-    char* const tile = buffer(tile_rows * encoding_bytes + 2 * row_bytes_);
+    char* const tile = buffer(tile_rows * encoding_bytes + row_bytes_ + std::max(row_bytes_, kAheadBytes));
     x_buffer_ = tile + tile_rows * encoding_bytes;
     out_buffer_ = x_buffer_ + row_bytes_;
     // Rows that follow each other without a gap are added as one.
     const bool joined = dense_ && args_.num_row_dims == 1 && args_.row_dims[0].x_stride == args_.d_model &&
-                        args_.row_dims[0].out_stride == args_.d_model;
+                        args_.row_dims[0].out_stride == args_.d_model &&
+                        (!args_.drops || args_.row_dims[0].token_stride == 1);
     const PlaceWalk first_batch(args_.batch_dims, args_.num_batch_dims, range_.batch_begin);
     PlaceWalk next_row(args_.row_dims, args_.num_row_dims, range_.row_begin);
     for (std::int64_t begin = range_.row_begin; begin < range_.row_end; begin += tile_rows) {
@@ -130,15 +131,19 @@ class Adder {
     for (std::int64_t at = 0; at < count; at += piece) {
       const Place next{0, place.x + at, place.out + at};
       add_pending(next);
-      pending_ = {encoding + at * encoding_size_, next, std::min(piece, count - at)};
+      pending_ = {encoding + at * encoding_size_, next, std::min(piece, count - at), first_element(place) + at};
     }
   }
 
   void add_pending(const Place& next) {
     if (pending_.count == 0) return;
-    const AddRow sum{x_at(pending_.place.x), out_at(pending_.place.out), next_x(next)};
+    void* const out = out_at(pending_.place.out);
+    const bool buffered = past_cache_ && args_.drops;
+    const AddRow sum{x_at(pending_.place.x), buffered ? out_buffer_ : out, next_x(next)};
     rows_.lanes().add_encoding[dtype_](pending_.encoding, sum, pending_.count, args_.input_scale, args_.alpha,
-                                       past_cache_);
+                                       past_cache_ && !buffered);
+    drop(sum.out, pending_.element, pending_.count);
+    if (buffered) stream_copy(out, sum.out, static_cast<std::size_t>(pending_.count * itemsize_));
     pending_.count = 0;
   }
 
@@ -147,6 +152,7 @@ class Adder {
     gather(x_buffer_, x_at(place.x), args_.x_column_stride, args_.d_model, args_.dtype);
     rows_.lanes().add_encoding[dtype_](encoding, {x_buffer_, out_buffer_, nullptr}, args_.d_model, args_.input_scale,
                                        args_.alpha, /*past_cache=*/false);
+    drop(out_buffer_, first_element(place), args_.d_model);
     scatter(out_at(place.out), args_.out_column_stride, out_buffer_, args_.d_model, args_.dtype);
   }
 
@@ -157,11 +163,25 @@ class Adder {
   }
 
   void end_row(const AddRow& row, const Place& place) const {
+    drop(row.out, first_element(place), args_.d_model);
     if (past_cache_) stream_copy(out_at(place.out), row.out, static_cast<std::size_t>(row_bytes_));
   }
 
+  /// Dropout, if asked for, of sums that are still in the first-level cache: dense elements of out from `first` on.
+  void drop(void* sums, std::int64_t first, std::int64_t count) const {
+    if (!args_.drops) return;
+    const Dropout& dropout = args_.dropout;
+    rows_.lanes().dropout_row[dtype_](sums, sums, count, static_cast<std::uint64_t>(first),
+                                      {dropout.seed, dropout.offset}, dropout.limit, dropout.factor);
+  }
+
+  /// Number of a token's first element in the shape of x.
+  std::int64_t first_element(const Place& place) const {
+    return (args_.dropout.first_token + place.token) * args_.d_model;
+  }
+
   /// What a sum that goes past the cache reads next has to be fetched from beyond it.
-  const void* next_x(const Place& next) const { return past_cache_ ? x_at(next.x) : nullptr; }
+  const void* next_x(const Place& next) const { return past_cache_ || args_.drops ? x_at(next.x) : nullptr; }
 
   char* buffer(std::int64_t bytes) const { return static_cast<char*>(rows_.workspace().scratch(bytes)); }
   const void* x_at(std::int64_t place) const { return static_cast<const char*>(args_.x) + place * itemsize_; }
@@ -171,6 +191,7 @@ class Adder {
     const char* encoding = nullptr;
     Place place{};
     std::int64_t count = 0;
+    std::int64_t element = 0;  ///< number of the first one in the shape of x
   };
 
   const Args& args_;

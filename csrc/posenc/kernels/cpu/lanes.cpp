@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <posenc/kernels/dropout.h>
 #include <posenc/kernels/element.h>
 #include <posenc/math/element.h>
 #include <posenc/math/rounding.h>
@@ -16,7 +17,7 @@
 #endif
 
 // Note [One source, several instruction sets]
-// The loops stand once, in lanes_loops.h over vectors.h, and are
+// The loops stand once, in lanes_loops.h and dropout_loops.h over vectors.h, and are
 // compiled for each level in a namespace of its own. Vector width changes no bit: lanes do not interact, every fma is
 // written out, contraction is off. The functions of other headers are inlined into loops whole, hence `flatten`; what
 // is not stays as other files have it, so code for a wide level cannot leak into a narrow one.
@@ -36,6 +37,7 @@ namespace baseline {
 #define POSENC_DOUBLES 2
 #include <posenc/kernels/cpu/vectors.h>
 
+#include <posenc/kernels/cpu/dropout_loops.h>
 #include <posenc/kernels/cpu/lanes_loops.h>
 #undef POSENC_DOUBLES
 }  // namespace baseline
@@ -52,6 +54,7 @@ namespace avx2 {
 #define POSENC_DOUBLES 4
 #include <posenc/kernels/cpu/vectors.h>
 
+#include <posenc/kernels/cpu/dropout_loops.h>
 #include <posenc/kernels/cpu/lanes_loops.h>
 #undef POSENC_DOUBLES
 }  // namespace avx2
@@ -68,6 +71,7 @@ namespace avx512 {
 #define POSENC_DOUBLES 8
 #include <posenc/kernels/cpu/vectors.h>
 
+#include <posenc/kernels/cpu/dropout_loops.h>
 #include <posenc/kernels/cpu/lanes_loops.h>
 #undef POSENC_DOUBLES
 }  // namespace avx512

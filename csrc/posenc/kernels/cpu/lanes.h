@@ -4,6 +4,7 @@
 
 #include <posenc/kernels/args.h>
 #include <posenc/kernels/cpu/simd.h>
+#include <posenc/kernels/dropout.h>
 #include <posenc/math/columns.h>
 
 namespace posenc::kernels::cpu {
@@ -64,6 +65,11 @@ struct Lanes {
   /// out is then a multiple of kStreamAlignment.
   void (*add_encoding[kNumDTypes])(const void* encoding, const AddRow& row, std::int64_t count, double input_scale,
                                    double alpha, bool past_cache);
+
+  /// out[i] = dropout of in[i], which is element first + i of the tensor; out may be in. See Note [The mask of an
+  /// element].
+  void (*dropout_row[kNumDTypes])(const void* in, void* out, std::int64_t count, std::uint64_t first,
+                                  const RandomState& state, const DropoutLimit& limit, double factor);
 };
 
 const Lanes& lanes(SimdLevel level);

@@ -384,6 +384,7 @@ constexpr Lanes kLanes = {phases,
                           POSENC_BY_DTYPE(encode_two_rows),
                           POSENC_BY_DTYPE(add_row),
                           POSENC_BY_DTYPE(add_two_rows),
-                          POSENC_BY_DTYPE(add_encoding)};
+                          POSENC_BY_DTYPE(add_encoding),
+                          POSENC_BY_DTYPE(dropout_row)};
 
 #undef POSENC_BY_DTYPE

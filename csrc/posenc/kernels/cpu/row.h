@@ -104,6 +104,7 @@ class PlaceWalk {
     place_.position += steps * dim.position_stride;
     place_.x += steps * dim.x_stride;
     place_.out += steps * dim.out_stride;
+    place_.token += steps * dim.token_stride;
   }
 
   const Dim* dims_;

@@ -205,7 +205,7 @@ POSENC_HOST_DEVICE inline void range_thread(const Args& args, const math::Freque
     const std::int64_t row = static_cast<std::int64_t>(position - static_cast<std::uint64_t>(args.offset));
     // A range has one row dimension (none for a single row), so no division is needed.
     const Dim& dim = args.row_dims[0];
-    Row::run(args, Place{0, row * dim.x_stride, row * dim.out_stride}, pair, values);
+    Row::run(args, Place{0, row * dim.x_stride, row * dim.out_stride, row * dim.token_stride}, pair, values);
   };
 
   POSENC_UNROLL
