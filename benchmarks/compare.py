@@ -171,9 +171,26 @@ def position_rows() -> Iterator[Row]:
     )  # fmt: skip
 
 
+def training_rows() -> Iterator[Row]:
+    shape, dropout = (8, 512, 512), 0.1
+    work, size = f"module {shape} float32, training, dropout {dropout}", size_of(shape, torch.float32)
+
+    def against(other):
+        x = torch.randn(shape)
+        module = posenc.nn.PositionalEncoding(shape[2], dropout=dropout)
+        return lambda: module(x), lambda: other(x)
+
+    evaluated = posenc.nn.PositionalEncoding(shape[2], dropout=dropout).eval()
+    yield Row(work, "add_dropout", "the same in evaluation", lambda: against(evaluated), 3.0, size)
+    yield Row(
+        work, "add_dropout", "the usual module", lambda: against(peers.UsualModule(shape[2], dropout)), 1 / 8, size
+    )
+
+
 def all_rows() -> Iterator[Row]:
     yield from encode_rows()
     yield from add_rows()
+    yield from training_rows()
     yield from small_rows()
     yield from position_rows()
 

@@ -6,6 +6,7 @@
 #include <posenc/math/convention.h>
 #include <posenc/nn/positional_encoding.h>
 #include <posenc/ops/add.h>
+#include <posenc/ops/add_dropout.h>
 #include <posenc/ops/encode.h>
 #include <posenc/ops/library.h>
 #include <posenc/version.h>

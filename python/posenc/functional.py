@@ -19,7 +19,7 @@ from . import _library  # noqa: F401  (loads the operators)
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["add", "add_", "encode", "positional_encoding"]
+__all__ = ["add", "add_", "add_dropout", "encode", "positional_encoding"]
 
 # A named overload: torch resolves a packet by trial, which costs more than the call itself.
 _encode = torch.ops.posenc.encode.default
@@ -32,6 +32,8 @@ _add_in_place = torch.ops.posenc.add_.default
 _add_in_place_positions = torch.ops.posenc.add_.positions
 _add_out = torch.ops.posenc.add.out
 _add_positions_out = torch.ops.posenc.add.positions_out
+_add_dropout = torch.ops.posenc.add_dropout.default
+_add_dropout_positions = torch.ops.posenc.add_dropout.positions
 
 
 @torch.library.register_vmap("posenc::encode.positions")
@@ -383,6 +385,65 @@ def add_(
     else:
         _add_in_place(x, at, **kwargs)
     return x
+
+
+def add_dropout(
+    x: Tensor,
+    p: float,
+    offset: int | Tensor = _FIRST,
+    positions: Tensor | None = None,
+    *,
+    seq_dim: int = _SEQ_DIM,
+    input_scale: float = _ONE,
+    alpha: float = _ONE,
+    base: float = _BASE,
+    freq_shift: float = _FREQ_SHIFT,
+    position_scale: float = _ONE,
+    order: str = _ORDER,
+    odd: str = _ODD,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Dropout of ``x * input_scale + alpha * encoding``, in one pass.
+
+    Always drops: it is :class:`posenc.nn.PositionalEncoding` that knows training from evaluation. With probability p an
+    element of the result is 0, else it is the value of :func:`add` in the dtype of x, times 1 / (1 - p), multiplied in
+    float32 (float64 for float64 x) and rounded once more. p is met to 2^-32. The mask depends on the state of the
+    generator and on the index of an element in the shape of x, not on strides, threads or instruction set, and nothing
+    of the size of x is kept for the backward, which computes it again.
+
+    Args:
+        x, offset, positions, seq_dim, input_scale, alpha: see :func:`add`.
+        base, freq_shift, position_scale, order, odd: the convention, see :func:`encode`.
+        p: probability of a zero, 0 to 1. 0 gives the bits of :func:`add` and draws no random number.
+        generator: of the device of x. Default: that of the device, which ``torch.manual_seed`` sets.
+
+    Returns:
+        tuple[Tensor, Tensor]: the result, as of :func:`add`, and ``rng_state``, an int64 Tensor with the seed and the
+        offset that the mask was made from: zeros where nothing was drawn. It is empty where ``add`` and ATen
+        operations have run instead: in forward mode, under ``torch.func``, for positions that need a gradient and on
+        devices without a kernel of posenc.
+
+    Raises:
+        ValueError: p is not between 0 and 1, the generator is of another device, or as in :func:`add`.
+        TypeError, IndexError: as in :func:`add`.
+
+    Example:
+        >>> x = torch.randn(8, 100, 64)
+        >>> y, _ = posenc.add_dropout(x, 0.5)
+        >>> bool(((y == 0) | (y == 2 * posenc.add(x))).all())
+        True
+    """
+    at, kwargs = _add_arguments(
+        "add_dropout", x, offset, positions, seq_dim, input_scale, alpha, base, freq_shift, position_scale, order, odd
+    )
+    p = _float("add_dropout", "p", p)
+    if generator is not None:
+        if not isinstance(generator, torch.Generator):
+            raise TypeError(f"add_dropout: generator must be a torch.Generator, but got {type(generator).__name__}.")
+        kwargs["generator"] = generator
+    if isinstance(at, Tensor):
+        return _add_dropout_positions(x, p, at, **kwargs)
+    return _add_dropout(x, p, at, **kwargs)
 
 
 def positional_encoding(seq_len: int, d_model: int, base: float = _BASE) -> numpy.ndarray:

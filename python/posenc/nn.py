@@ -29,7 +29,8 @@ class PositionalEncoding(torch.nn.Module):
 
     Args:
         d_model: width of the encoding, the last dimension of x.
-        dropout: probability with which an element of the sum is zeroed in training. Default: 0.
+        dropout: probability with which an element of the sum is zeroed in training, in one pass with the sum
+            (:func:`posenc.add_dropout`; torch's own dropout follows where alpha is learnable). Default: 0.
         max_len: if given, a checked limit: ValueError where offset + seq_len exceeds it. Not checked for a Tensor as
             offset, nor for positions, which would wait for the device. Default: no limit.
         batch_first: x is (batch, seq_len, d_model) if True, else (seq_len, batch, d_model), which nothing can tell from
@@ -174,11 +175,12 @@ class PositionalEncoding(torch.nn.Module):
         if positions is not None and seq_dim == -3:
             positions = positions.t() if positions.dim() == 2 else positions.unsqueeze(-1)
         if alpha is None or positions is None:
-            y = self._add(x, first, positions, seq_dim)
-        else:
-            self._check(x, first, seq_len, positions)
-            dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-            y = (x.to(dtype) * self.input_scale + alpha * self._encode(positions, dtype)).to(x.dtype)
+            if self.training and self.dropout != 0.0:
+                return self._add_dropout(x, first, positions, seq_dim)
+            return self._add(x, first, positions, seq_dim)
+        self._check(x, first, seq_len, positions)
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        y = (x.to(dtype) * self.input_scale + alpha * self._encode(positions, dtype)).to(x.dtype)
         return torch.nn.functional.dropout(y, self.dropout, self.training)
 
     def _offset(self, offset: int) -> int:
@@ -231,6 +233,52 @@ class PositionalEncoding(torch.nn.Module):
             alpha=self.fixed_alpha,
             **self._convention(),
         )
+
+    def _add_dropout(self, x: Tensor, offset: int, positions: Optional[Tensor], seq_dim: int) -> Tensor:
+        if torch.jit.is_scripting():
+            if positions is None:
+                y, _ = torch.ops.posenc.add_dropout(
+                    x,
+                    self.dropout,
+                    offset,
+                    seq_dim=seq_dim,
+                    input_scale=self.input_scale,
+                    alpha=self.fixed_alpha,
+                    base=self.base,
+                    freq_shift=self.freq_shift,
+                    position_scale=self.position_scale,
+                    order=self.order,
+                    odd=self.odd,
+                )
+                return y
+            y, _ = torch.ops.posenc.add_dropout(
+                x,
+                self.dropout,
+                positions,
+                input_scale=self.input_scale,
+                alpha=self.fixed_alpha,
+                base=self.base,
+                freq_shift=self.freq_shift,
+                position_scale=self.position_scale,
+                order=self.order,
+                odd=self.odd,
+            )
+            return y
+        else:
+            return self._eager_add_dropout(x, offset, positions, seq_dim)
+
+    @torch.jit.unused
+    def _eager_add_dropout(self, x: Tensor, offset: int, positions: Optional[Tensor], seq_dim: int) -> Tensor:
+        return functional.add_dropout(
+            x,
+            self.dropout,
+            offset,
+            positions,
+            seq_dim=seq_dim if positions is None else -2,
+            input_scale=self.input_scale,
+            alpha=self.fixed_alpha,
+            **self._convention(),
+        )[0]
 
     def _check(self, x: Tensor, offset: int, seq_len: int, positions: Tensor) -> None:
         """What the operator checks where alpha is no parameter."""

@@ -19,7 +19,7 @@ from cases import ODDS, ORDERS, assert_same_bits
 from exact import Convention
 
 PUBLIC_NAMES = {
-    *("add", "add_", "encode", "nn", "positional_encoding", "reference"),
+    *("add", "add_", "add_dropout", "encode", "nn", "positional_encoding", "reference"),
     *("__version__", "cmake_prefix_path", "include_path", "library_path"),
 }
 
@@ -35,14 +35,21 @@ def test_the_public_names():
     assert set(posenc.__all__) == PUBLIC_NAMES
     assert all(hasattr(posenc, name) for name in PUBLIC_NAMES)
     assert posenc.nn.__all__ == ["PositionalEncoding"]
-    for name in ("add", "add_", "encode", "positional_encoding"):
+    for name in ("add", "add_", "add_dropout", "encode", "positional_encoding"):
         assert getattr(posenc, name) is getattr(posenc.functional, name)
         assert name in posenc.functional.__all__
 
 
 @pytest.mark.parametrize(
     "function",
-    [posenc.encode, posenc.add, posenc.add_, posenc.positional_encoding, posenc.nn.PositionalEncoding.forward],
+    [
+        posenc.encode,
+        posenc.add,
+        posenc.add_,
+        posenc.add_dropout,
+        posenc.positional_encoding,
+        posenc.nn.PositionalEncoding.forward,
+    ],
 )
 def test_every_function_is_documented_and_typed(function):
     assert inspect.getdoc(function)

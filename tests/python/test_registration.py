@@ -26,8 +26,14 @@ SCHEMAS = {
     "add_.positions": f"(Tensor(a!) x, Tensor positions, *, {FACTORS}, {CONVENTION}) -> ()",
     "add.out": f"(Tensor x, SymInt offset=0, *, int seq_dim=-2, {FACTORS}, {CONVENTION}, Tensor(a!) out) -> ()",
     "add.positions_out": f"(Tensor x, Tensor positions, *, {FACTORS}, {CONVENTION}, Tensor(a!) out) -> ()",
+    "add_dropout": f"(Tensor x, float p, SymInt offset=0, *, int seq_dim=-2, {FACTORS}, {CONVENTION}, "
+    "Generator? generator=None) -> (Tensor out, Tensor rng_state)",
+    "add_dropout.positions": f"(Tensor x, float p, Tensor positions, *, {FACTORS}, {CONVENTION}, "
+    "Generator? generator=None) -> (Tensor out, Tensor rng_state)",
+    "_dropout_backward": "(Tensor grad, Tensor rng_state, float p, float input_scale) -> Tensor",
 }
-NAMES = [name for packet in ("encode", "add", "add_") for name in SCHEMAS if name.split(".")[0] == packet]
+PACKETS = ("encode", "add", "add_", "add_dropout", "_dropout_backward")
+NAMES = [name for packet in PACKETS for name in SCHEMAS if name.split(".")[0] == packet]
 
 
 def overload(name: str) -> torch._ops.OpOverload:
@@ -43,14 +49,15 @@ def test_the_schema_is_that_of_the_contract(name):
 
 
 def test_there_are_no_other_overloads():
-    for packet in ("encode", "add", "add_"):
+    for packet in PACKETS:
         registered = {f"{packet}.{o}".removesuffix(".default") for o in getattr(ops, packet).overloads()}
         assert registered == {name for name in NAMES if name.split(".")[0] == packet}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tags(name):
-    assert overload(name).tags == [torch.Tag.pt2_compliant_tag]
+    random = {torch.Tag.nondeterministic_seeded} if name.startswith("add_dropout") else set()
+    assert set(overload(name).tags) == {torch.Tag.pt2_compliant_tag} | random
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,6 +96,15 @@ def samples(name: str, device: str) -> list[tuple[tuple, dict]]:
         if name == "encode.positions":
             result.append(((torch.randn(3, device=device, requires_grad=True), 6), {}))
         return result
+    if packet == "_dropout_backward":
+        state = torch.tensor([2**62 + 5, 8], device=device)
+        for dtype, layout in zip(DTYPES, LAYOUTS.values(), strict=False):
+            result.append(((layout(torch.randn(2, 3, 6, device=device).to(dtype)), state, 0.5, 1.5), {}))
+        result.append(((torch.randn(2, 3, 6, device=device, requires_grad=True), state, 0.5, 1.5), {}))
+        return [*result, ((torch.randn(2, 0, 6, device=device), state, 0.5, 1.0), {})]
+    if packet == "add_dropout":
+        as_add = samples(name.replace("add_dropout", "add"), device)
+        return [((args[0], p, *args[1:]), kwargs) for args, kwargs in as_add for p in (0.5, 0.0)]
     for dtype, layout in zip(DTYPES, LAYOUTS.values(), strict=False):
         x = layout(torch.randn(2, 3, 6, device=device).to(dtype))
         result.append(((x, positions) if at_positions else (x, 5), factors))

@@ -3,9 +3,10 @@
 #include <c10/util/Exception.h>
 #include <torch/types.h>
 
-#include <limits>
+#include <tuple>
 
 #include <posenc/ops/add.h>
+#include <posenc/ops/add_dropout.h>
 #include <posenc/ops/checks.h>
 #include <posenc/ops/encode.h>
 
@@ -76,8 +77,10 @@ torch::Tensor PositionalEncodingImpl::forward(const torch::Tensor& x, int64_t of
   if (positions.has_value()) aligned = align_positions(*positions, x, options.batch_first());
 
   if (!alpha.defined()) {
-    const torch::Tensor sum = aligned.defined() ? add(x, aligned, add_options) : add(x, offset, add_options);
-    return at::dropout(sum, options.dropout(), is_training());
+    const double p = is_training() ? options.dropout() : 0.0;
+    if (p == 0.0) return aligned.defined() ? add(x, aligned, add_options) : add(x, offset, add_options);
+    return std::get<0>(aligned.defined() ? add_dropout(x, p, aligned, add_options)
+                                         : add_dropout(x, p, offset, add_options));
   }
 
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;

@@ -49,7 +49,8 @@ struct POSENC_API PositionalEncodingOptions {
 };
 
 /// dropout(x * input_scale + alpha * encoding): adds the sinusoidal encoding to x. See posenc::add for the encoding,
-/// its dtypes and its accuracy.
+/// its dtypes and its accuracy, and posenc::add_dropout for the dropout, which is one pass with the addition (torch's
+/// own one follows where alpha is learnable).
 ///
 /// Stateless: no table, no buffer, no parameter but a learnable alpha, and any length unless max_len is given.
 class POSENC_API PositionalEncodingImpl : public torch::nn::Cloneable<PositionalEncodingImpl> {

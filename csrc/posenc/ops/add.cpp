@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <posenc/ops/add_args.h>
 #include <posenc/ops/autograd.h>
 #include <posenc/ops/checks.h>
 #include <posenc/ops/convention_args.h>
@@ -16,17 +17,12 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::SymInt;
+using detail::check_positions;
+using detail::check_range;
+using detail::Range;
 
 constexpr const char* kOp = "add";
 constexpr const char* kInPlaceOp = "add_";
-
-// The arguments after x of the two families of overloads, as every kernel below takes them.
-#define POSENC_RANGE_PARAMS SymInt offset, int64_t seq_dim, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
-#define POSENC_RANGE_ARGS offset, seq_dim, input_scale, alpha, POSENC_CONVENTION_ARGS
-#define POSENC_RANGE_TYPES SymInt, int64_t, double, double, POSENC_CONVENTION_TYPES
-#define POSENC_POSITIONS_PARAMS const at::Tensor &positions, double input_scale, double alpha, POSENC_CONVENTION_PARAMS
-#define POSENC_POSITIONS_ARGS positions, input_scale, alpha, POSENC_CONVENTION_ARGS
-#define POSENC_POSITIONS_TYPES const at::Tensor&, double, double, POSENC_CONVENTION_TYPES
 
 const auto& range_op() {
   static const auto op = detail::typed_handle<at::Tensor(const at::Tensor&, POSENC_RANGE_TYPES)>("posenc::add", "");
@@ -59,27 +55,6 @@ const auto& positions_out_op() {
   static const auto op = detail::typed_handle<void(const at::Tensor&, POSENC_POSITIONS_TYPES, const at::Tensor&)>(
       "posenc::add", "positions_out");
   return op;
-}
-
-// The checks of each family; what they return is what a kernel needs beside the tensors.
-
-struct Range {
-  Convention convention;
-  int64_t seq_dim;
-};
-
-Range check_range(const char* op, const at::Tensor& x, const SymInt& offset, int64_t seq_dim,
-                  POSENC_CONVENTION_PARAMS) {
-  checks::x(op, x);
-  const int64_t dim = checks::seq_dim(op, x, seq_dim);
-  checks::range(op, x.sym_size(dim), offset);
-  return {checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1)), dim};
-}
-
-Convention check_positions(const char* op, const at::Tensor& x, const at::Tensor& positions, POSENC_CONVENTION_PARAMS) {
-  checks::x(op, x);
-  checks::positions_of_x(op, positions, x);
-  return checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1));
 }
 
 void check_out(const at::Tensor& out, const at::Tensor& x) {
@@ -342,10 +317,20 @@ void add_positions_out_version(DispatchKeySet keys, const at::Tensor& x, POSENC_
 
 }  // namespace
 
-#define POSENC_RANGE_OPTIONS(options) \
-  (options).seq_dim, (options).input_scale, (options).alpha, POSENC_CONVENTION_FIELDS((options).convention)
-#define POSENC_POSITIONS_OPTIONS(options) \
-  (options).input_scale, (options).alpha, POSENC_CONVENTION_FIELDS((options).convention)
+detail::Range detail::check_range(const char* op, const at::Tensor& x, const SymInt& offset, int64_t seq_dim,
+                                  POSENC_CONVENTION_PARAMS) {
+  checks::x(op, x);
+  const int64_t dim = checks::seq_dim(op, x, seq_dim);
+  checks::range(op, x.sym_size(dim), offset);
+  return {checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1)), dim};
+}
+
+Convention detail::check_positions(const char* op, const at::Tensor& x, const at::Tensor& positions,
+                                   POSENC_CONVENTION_PARAMS) {
+  checks::x(op, x);
+  checks::positions_of_x(op, positions, x);
+  return checks::convention(op, POSENC_CONVENTION_ARGS, x.sym_size(-1));
+}
 
 at::Tensor add(const at::Tensor& x, int64_t offset, const AddOptions& options) {
   return range_op().call(x, offset, POSENC_RANGE_OPTIONS(options));

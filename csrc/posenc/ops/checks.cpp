@@ -180,6 +180,26 @@ int64_t seq_dim(const char* op, const at::Tensor& x, int64_t seq_dim) {
   return dim;
 }
 
+void probability(const char* op, double p) {
+  TORCH_CHECK_VALUE(p >= 0.0 && p <= 1.0, op, ": p must be between 0 and 1, but got ", p, ".");
+}
+
+void generator(const char* op, const std::optional<at::Generator>& generator, const at::Tensor& x) {
+  // A fake tensor shows itself here as one on the meta device.
+  if (!generator.has_value() || !generator->defined() || x.is_meta()) return;
+  TORCH_CHECK_VALUE(generator->device().type() == x.device().type(), op, ": generator must be of the device of x (",
+                    x.device(), "), but got one of ", generator->device(), ". Use torch.Generator(x.device).");
+}
+
+void rng_state(const char* op, const at::Tensor& rng_state, const at::Tensor& grad) {
+  TORCH_CHECK_TYPE(rng_state.scalar_type() == at::kLong, op, ": rng_state must be int64, but got ",
+                   dtype_name(rng_state.scalar_type()), ".");
+  const bool two = rng_state.dim() == 1 && POSENC_SYM_CHECK(rng_state.sym_size(0).sym_eq(2));
+  TORCH_CHECK_VALUE(two, op, ": rng_state must have shape [2], but got ", rng_state.sym_sizes(), ".");
+  TORCH_CHECK_VALUE(rng_state.device() == grad.device(), op, ": rng_state must be on the device of grad (",
+                    grad.device(), "), but got ", rng_state.device(), ".");
+}
+
 void out(const char* op, const at::Tensor& out, c10::SymIntArrayRef shape, std::optional<at::ScalarType> dtype,
          std::optional<at::Device> device) {
   if (dtype.has_value()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/SymInt.h>
@@ -40,6 +41,15 @@ void positions_of_x(const char* op, const at::Tensor& positions, const at::Tenso
 
 /// seq_dim as a dimension from 0; it is a dimension of x and not the last one.
 int64_t seq_dim(const char* op, const at::Tensor& x, int64_t seq_dim);
+
+/// p is a probability.
+void probability(const char* op, double p);
+
+/// A generator, where one is given, is of the device of x.
+void generator(const char* op, const std::optional<at::Generator>& generator, const at::Tensor& x);
+
+/// rng_state is what dropout of a tensor on the device of grad has returned: 2 integers.
+void rng_state(const char* op, const at::Tensor& rng_state, const at::Tensor& grad);
 
 /// `out` has the expected shape, dtype and device, and no element twice.
 void out(const char* op, const at::Tensor& out, c10::SymIntArrayRef shape, std::optional<at::ScalarType> dtype,

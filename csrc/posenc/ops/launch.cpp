@@ -1,5 +1,6 @@
 #include <posenc/ops/launch.h>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/Exception.h>
@@ -8,20 +9,25 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <mutex>
 
 #include <posenc/kernels/args.h>
 #include <posenc/kernels/cpu/add.h>
+#include <posenc/kernels/cpu/dropout.h>
 #include <posenc/kernels/cpu/encode.h>
 #include <posenc/kernels/cpu/frequencies.h>
+#include <posenc/kernels/dropout.h>
 #include <posenc/math/columns.h>
 #include <posenc/math/frequency.h>
 #include <posenc/ops/memory.h>
 
 #if defined(POSENC_WITH_CUDA)
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <posenc/kernels/cuda/add.h>
+#include <posenc/kernels/cuda/dropout.h>
 #include <posenc/kernels/cuda/encode.h>
 #endif
 
@@ -87,14 +93,16 @@ struct Grid {
   DimList batches;
 };
 
-/// Appends a dimension (from outermost to innermost), merged into the one before it where all three tensors allow.
+/// Appends a dimension (from outermost to innermost), merged into the one before it where all strides allow.
 void append(DimList& dims, const Dim& dim) {
   if (dim.size == 1) return;
   if (!dims.empty()) {
     Dim& outer = dims.back();
     if (outer.position_stride == dim.position_stride * dim.size && outer.x_stride == dim.x_stride * dim.size &&
-        outer.out_stride == dim.out_stride * dim.size) {
-      outer = Dim{outer.size * dim.size, dim.position_stride, dim.x_stride, dim.out_stride};
+        outer.out_stride == dim.out_stride * dim.size && outer.token_stride == dim.token_stride * dim.size) {
+      const int64_t size = outer.size * dim.size;
+      outer = dim;
+      outer.size = size;
       return;
     }
   }
@@ -126,6 +134,55 @@ void set_x(Args& args, const at::Tensor& x, double input_scale, double alpha) {
   args.alpha = alpha;
 }
 
+/// Dropout with probability p of a tensor whose kept elements are multiplied by `scale` as well.
+void set_mask(Args& args, double p, double scale) {
+  args.drops = true;
+  args.dropout.limit = kernels::dropout_limit(p);
+  args.dropout.factor = scale / (1.0 - p);
+}
+
+#if defined(POSENC_WITH_CUDA)
+/// While a CUDA graph is captured, seed and offset are in memory that each replay fills anew: the kernel reads them.
+void draw_cuda(Args& args, const Dropout& dropout) {
+  auto* const generator = at::get_generator_or_default<at::CUDAGeneratorImpl>(
+      dropout.generator, at::cuda::detail::getDefaultCUDAGenerator(dropout.rng_state.get_device()));
+  at::PhiloxCudaState state;
+  {
+    const std::lock_guard<std::mutex> lock(generator->mutex_);
+    state = generator->philox_cuda_state(4);  // the words of one block for each element
+  }
+  if (state.captured_) {
+    args.dropout.seed_source = state.seed_.ptr;
+    args.dropout.offset_source = state.offset_.ptr;
+    args.dropout.offset = state.offset_intragraph_;
+  } else {
+    args.dropout.seed = state.seed_.val;
+    args.dropout.offset = state.offset_.val;
+  }
+  args.dropout.saved_state = dropout.rng_state.mutable_data_ptr<int64_t>();
+}
+#endif
+
+void draw_cpu(Args& args, const Dropout& dropout) {
+  auto* const generator =
+      at::get_generator_or_default<at::CPUGeneratorImpl>(dropout.generator, at::detail::getDefaultCPUGenerator());
+  {
+    const std::lock_guard<std::mutex> lock(generator->mutex_);
+    args.dropout.seed = generator->random64();
+  }
+  auto* const saved = dropout.rng_state.mutable_data_ptr<int64_t>();
+  saved[0] = static_cast<int64_t>(args.dropout.seed);
+  saved[1] = 0;  // a seed of its own for each call: no offset is needed
+}
+
+void set_dropout(Args& args, const Dropout& dropout) {
+  set_mask(args, dropout.p, 1.0);
+#if defined(POSENC_WITH_CUDA)
+  if (dropout.rng_state.is_cuda()) return draw_cuda(args, dropout);
+#endif
+  draw_cpu(args, dropout);
+}
+
 const void* advance(const void* data, int64_t elements, int64_t itemsize) {
   return static_cast<const char*>(data) + elements * itemsize;
 }
@@ -145,6 +202,7 @@ void run_grid(Args args, c10::ArrayRef<Dim> rows, c10::ArrayRef<Dim> batches, in
       args.x = advance(args.x, outer.x_stride, itemsize);
       args.out = const_cast<void*>(advance(args.out, outer.out_stride, itemsize));
       args.positions = advance(args.positions, outer.position_stride, position_itemsize);
+      args.dropout.first_token += outer.token_stride;
     }
     return;
   }
@@ -156,12 +214,16 @@ void run_grid(Args args, c10::ArrayRef<Dim> rows, c10::ArrayRef<Dim> batches, in
 }
 
 #if defined(POSENC_WITH_CUDA)
+void check_launch(cudaError_t error) {
+  TORCH_CHECK(error == cudaSuccess, "posenc: a CUDA kernel must launch, but got: ", cudaGetErrorString(error), ".");
+}
+
 void run_cuda(const Args& args, const math::FrequencyTables& tables, const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(out.device());
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
-  const cudaError_t error = args.x == nullptr ? kernels::cuda::launch_encode(args, tables, stream)
-                                              : kernels::cuda::launch_add(args, tables, stream);
-  TORCH_CHECK(error == cudaSuccess, "posenc: a CUDA kernel must launch, but got: ", cudaGetErrorString(error), ".");
+  check_launch(args.x == nullptr ? kernels::cuda::launch_encode(args, tables, stream)
+               : args.drops      ? kernels::cuda::launch_add_dropout(args, tables, stream)
+                                 : kernels::cuda::launch_add(args, tables, stream));
 }
 #endif
 
@@ -242,31 +304,72 @@ void encode(const at::Tensor& out, bool fresh, const at::Tensor& positions, cons
 }
 
 void add(const at::Tensor& out, bool fresh, const at::Tensor& x, int64_t offset, int64_t seq_dim, double input_scale,
-         double alpha, const Convention& convention) {
+         double alpha, const Convention& convention, const Dropout* dropout) {
+  if (out.numel() == 0) return;
   Args args = base_args(out, convention);
   set_x(args, x, input_scale, alpha);
   args.offset = offset;
+  if (dropout != nullptr) set_dropout(args, *dropout);
   Grid grid;
+  int64_t tokens = args.drops ? x.numel() / args.d_model : 0;
   for (int64_t d = 0; d + 1 < x.dim(); ++d) {
-    append(d == seq_dim ? grid.rows : grid.batches, Dim{x.size(d), 0, x.stride(d), out.stride(d)});
+    tokens /= x.size(d);
+    append(d == seq_dim ? grid.rows : grid.batches, Dim{x.size(d), 0, x.stride(d), out.stride(d), tokens});
   }
   run(args, grid, out, fresh, nullptr, convention);
 }
 
 void add(const at::Tensor& out, bool fresh, const at::Tensor& x, const at::Tensor& positions, double input_scale,
-         double alpha, const Convention& convention) {
+         double alpha, const Convention& convention, const Dropout* dropout) {
+  if (out.numel() == 0) return;
   Args args = base_args(out, convention);
   set_x(args, x, input_scale, alpha);
   set_positions(args, positions);
+  if (dropout != nullptr) set_dropout(args, *dropout);
   Grid grid;
+  int64_t tokens = args.drops ? x.numel() / args.d_model : 0;
   const int64_t missing = x.dim() - 1 - positions.dim();
   for (int64_t d = 0; d + 1 < x.dim(); ++d) {
+    tokens /= x.size(d);
     const bool varies = d >= missing && positions.size(d - missing) != 1;
     const int64_t position_stride = varies ? positions.stride(d - missing) : 0;
     append(position_stride != 0 ? grid.rows : grid.batches,
-           Dim{x.size(d), position_stride, x.stride(d), out.stride(d)});
+           Dim{x.size(d), position_stride, x.stride(d), out.stride(d), tokens});
   }
   run(args, grid, out, fresh, &positions, convention);
+}
+
+void dropout_backward(const at::Tensor& out, const at::Tensor& grad, const at::Tensor& rng_state, double p,
+                      double input_scale) {
+  if (out.numel() == 0) return;
+  Args args = base_args(out, Convention{});
+  set_x(args, grad, 1.0, 1.0);
+  set_mask(args, p, input_scale);
+  const int64_t* const state = rng_state.const_data_ptr<int64_t>();
+  Grid grid;
+  int64_t tokens = grad.numel() / args.d_model;
+  for (int64_t d = 0; d + 1 < grad.dim(); ++d) {
+    tokens /= grad.size(d);
+    append(grid.batches, Dim{grad.size(d), 0, grad.stride(d), out.stride(d), tokens});
+  }
+#if defined(POSENC_WITH_CUDA)
+  if (out.is_cuda()) {
+    args.dropout.seed_source = state;
+    args.dropout.offset_source = state + rng_state.stride(0);
+    run_grid(args, grid.rows, grid.batches, out.element_size(), 0, [&](const Args& part) {
+      const c10::cuda::CUDAGuard guard(out.device());
+      check_launch(kernels::cuda::launch_dropout(part, c10::cuda::getCurrentCUDAStream()));
+    });
+    return;
+  }
+#endif
+  args.dropout.seed = static_cast<std::uint64_t>(state[0]);
+  args.dropout.offset = static_cast<std::uint64_t>(state[rng_state.stride(0)]);
+  memory::advise_huge_pages(out);
+  run_grid(args, grid.rows, grid.batches, out.element_size(), 0, [](const Args& part) {
+    at::parallel_for(0, kernels::num_batches(part), rows_per_task(part, 1),
+                     [&](int64_t begin, int64_t end) { kernels::cpu::dropout(part, begin, end); });
+  });
 }
 
 }  // namespace posenc::launch

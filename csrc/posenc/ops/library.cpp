@@ -38,6 +38,17 @@ constexpr const char* kSchemas[] = {
     ", Tensor(a!) out) -> ()",
     "add.out(Tensor x, SymInt offset=0, *, int seq_dim=-2, float input_scale=1.0, float alpha=1.0, " POSENC_CONVENTION
     ", Tensor(a!) out) -> ()",
+
+    "_dropout_backward(Tensor grad, Tensor rng_state, float p, float input_scale) -> Tensor",
+};
+
+// Those that draw from a generator. TorchScript does not look at tags: for it these have side effects, or it would make
+// one call of two equal ones.
+constexpr const char* kRandomSchemas[] = {
+    "add_dropout.positions(Tensor x, float p, Tensor positions, *, float input_scale=1.0, float "
+    "alpha=1.0, " POSENC_CONVENTION ", Generator? generator=None) -> (Tensor out, Tensor rng_state)",
+    "add_dropout(Tensor x, float p, SymInt offset=0, *, int seq_dim=-2, float input_scale=1.0, float "
+    "alpha=1.0, " POSENC_CONVENTION ", Generator? generator=None) -> (Tensor out, Tensor rng_state)",
 };
 
 std::string registered_version() { return POSENC_VERSION; }
@@ -65,8 +76,13 @@ class Registration {
     schemas.def("_simd_level() -> str", &simd_level);
     schemas.def("_last_level_cache() -> int", &last_level_cache);
     for (const char* schema : kSchemas) schemas.def(schema, {at::Tag::pt2_compliant_tag});
+    for (const char* schema : kRandomSchemas) {
+      schemas.def(torch::schema(schema, c10::AliasAnalysisKind::CONSERVATIVE),
+                  {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
+    }
     detail::register_encode(registrar);
     detail::register_add(registrar);
+    detail::register_add_dropout(registrar);
   }
 
   void check() const {

@@ -23,6 +23,7 @@ class Registrar {
 
 void register_encode(Registrar& registrar);
 void register_add(Registrar& registrar);
+void register_add_dropout(Registrar& registrar);
 
 /// The typed handle of an operator; callers keep it in a static.
 template <typename Signature>

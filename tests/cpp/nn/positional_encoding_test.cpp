@@ -202,7 +202,11 @@ TEST(PositionalEncodingModule, dropout_acts_on_the_sum_in_training_only) {
   torch::manual_seed(1);
   const torch::Tensor dropped = module(x);
   torch::manual_seed(1);
-  EXPECT_TRUE(same_bits(dropped, torch::dropout(sum, 0.25, true))) << "torch's own dropout of the sum";
+  EXPECT_TRUE(same_bits(dropped, std::get<0>(posenc::add_dropout(x, 0.25, 0, {2.0})))) << "the fused operator";
+  torch::manual_seed(1);
+  EXPECT_TRUE(same_bits(module(x, 0, torch::arange(50)), dropped)) << "at positions too";
+  const torch::Tensor kept = (sum * (1.0 / 0.75));
+  EXPECT_TRUE(same_bits(dropped, torch::where(dropped.ne(0), kept, torch::zeros_like(kept))));
   const double share = dropped.eq(0).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(share, 0.25, 5.0 * std::sqrt(0.25 * 0.75 / 3200.0)) << "five standard deviations";
   torch::manual_seed(2);

@@ -8,10 +8,13 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <posenc/ops/add_dropout.h>
 
 #include "ops_testing.h"
 
@@ -218,6 +221,23 @@ TEST(Fallback, gradients_of_add_are_those_of_the_cpu) {
     for (std::size_t i = 0; i < on_cpu.size(); ++i) {
       EXPECT_TRUE(same_bits(on_device[i], on_cpu[i])) << dtype << ", gradient " << i;
     }
+  }
+}
+
+TEST(Fallback, dropout_on_the_device_is_the_composite_form) {
+  make_accelerator();
+  const at::Tensor sum = posenc::add(some_tensor({2, 50, 7}, at::kFloat), 3, kOptions);
+  for (const bool needs_gradient : {false, true}) {
+    const at::Tensor x = some_tensor({2, 50, 7}, at::kFloat).to(kDevice).requires_grad_(needs_gradient);
+    const auto [out, rng_state] = posenc::add_dropout(x, 0.5, 3, kOptions);
+    EXPECT_EQ(rng_state.numel(), 0);
+    EXPECT_EQ(rng_state.device(), kDevice);
+    const at::Tensor kept = out.detach().cpu().ne(0);
+    EXPECT_TRUE(same_on_device(out, at::where(kept, sum * 2.0, at::zeros_like(sum))));
+    EXPECT_NEAR(kept.to(at::kDouble).mean().item<double>(), 0.5, 5.0 * std::sqrt(0.25 / 700.0));
+    if (!needs_gradient) continue;
+    const at::Tensor gradient = torch::autograd::grad({out}, {x}, {at::ones_like(out)})[0].cpu();
+    EXPECT_TRUE(gradient.ne(0).equal(kept));
   }
 }
 
