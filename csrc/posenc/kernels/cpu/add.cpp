@@ -42,6 +42,7 @@ class Adder {
 
   void add_range() {
     out_buffer_ = past_cache_ ? buffer(2 * row_bytes_) : nullptr;
+    char* const two_buffers = writes_lines(args_, rows_.lanes().pairs) && !args_.drops ? nullptr : out_buffer_;
     const Place batch = place_of(args_.batch_dims, args_.num_batch_dims, range_.batch_begin);
     const Dim& dim = args_.row_dims[0];
     const std::int64_t ahead = (kAheadBytes + row_bytes_ - 1) / row_bytes_;
@@ -55,11 +56,12 @@ class Adder {
       for (std::int64_t r = onward; r != 16 * onward; r += onward) {
         const Place plus = place_at(middle + r);
         const Place minus = place_at(middle - r);
-        const AddRow plus_row = begin_row(plus, place_at(middle + r + ahead * onward), out_buffer_);
-        const AddRow minus_row = begin_row(minus, place_at(middle - r - ahead * onward), out_buffer_ + row_bytes_);
+        const AddRow plus_row = begin_row(plus, place_at(middle + r + ahead * onward), two_buffers);
+        const AddRow minus_row = begin_row(minus, place_at(middle - r - ahead * onward),
+                                           two_buffers == nullptr ? nullptr : two_buffers + row_bytes_);
         rows_.lanes().add_two_rows[dtype_](rows_.values(middle + r, plus), args_.columns.num_first,
                                            args_.columns.first_stride, args_.columns.second_offset, plus_row, minus_row,
-                                           args_.input_scale, args_.alpha);
+                                           args_.input_scale, args_.alpha, past_cache_ && two_buffers == nullptr);
         end_row(plus_row, plus);
         end_row(minus_row, minus);
       }
@@ -156,15 +158,15 @@ class Adder {
     scatter(out_at(place.out), args_.out_column_stride, out_buffer_, args_.d_model, args_.dtype);
   }
 
-  // Two rows that are written in turns defeat stores past the cache, so these rows are made in a buffer first.
-
+  /// Where the row at `place` is added: in `out_buffer`, from which it goes past the cache, or in its place if null.
   AddRow begin_row(const Place& place, const Place& next, char* out_buffer) const {
-    return {x_at(place.x), past_cache_ ? out_buffer : out_at(place.out), next_x(next)};
+    return {x_at(place.x), out_buffer != nullptr ? out_buffer : out_at(place.out), next_x(next)};
   }
 
   void end_row(const AddRow& row, const Place& place) const {
     drop(row.out, first_element(place), args_.d_model);
-    if (past_cache_) stream_copy(out_at(place.out), row.out, static_cast<std::size_t>(row_bytes_));
+    void* const out = out_at(place.out);
+    if (row.out != out) stream_copy(out, row.out, static_cast<std::size_t>(row_bytes_));
   }
 
   /// Dropout, if asked for, of sums that are still in the first-level cache: dense elements of out from `first` on.

@@ -65,22 +65,25 @@ class Encoder {
   void encode_two_rows(std::int64_t plus_row, std::int64_t minus_row, std::int64_t begin, std::int64_t count) {
     const RowValues values = rows_.values(plus_row, Place{}).from(begin);
     const math::Columns& columns = args_.columns;
-    void* const plus = at(plus_row * args_.row_dims[0].out_stride);
-    void* const minus = at(minus_row * args_.row_dims[0].out_stride);
+    char* const plus = at(plus_row * args_.row_dims[0].out_stride);
+    char* const minus = at(minus_row * args_.row_dims[0].out_stride);
     const auto encode = rows_.lanes().encode_two_rows[dtype_];
-    if (!past_cache_) return encode(values, count, columns.first_stride, columns.second_offset, plus, minus);
+    if (!past_cache_ || writes_lines(args_, rows_.lanes().pairs)) {
+      const std::int64_t skipped = begin * columns.first_stride * itemsize_;
+      return encode(values, count, columns.first_stride, columns.second_offset, plus + skipped, minus + skipped,
+                    past_cache_);
+    }
 
     char* const plus_buffer = static_cast<char*>(rows_.workspace().scratch(4 * kStreamPairs * itemsize_));
     char* const minus_buffer = plus_buffer + 2 * kStreamPairs * itemsize_;
-    encode(values, count, columns.first_stride, count, plus_buffer, minus_buffer);
+    encode(values, count, columns.first_stride, count, plus_buffer, minus_buffer, false);
     stream_pairs(plus, plus_buffer, begin, count);
     stream_pairs(minus, minus_buffer, begin, count);
   }
 
   /// Moves the columns of `count` pairs from a buffer to where they belong in a row.
-  void stream_pairs(void* row, const char* buffer, std::int64_t begin, std::int64_t count) {
+  void stream_pairs(char* out, const char* buffer, std::int64_t begin, std::int64_t count) {
     const std::int64_t bytes = count * itemsize_;
-    char* const out = static_cast<char*>(row);
     if (args_.columns.first_stride == 2) {
       stream_copy(out + 2 * begin * itemsize_, buffer, static_cast<std::size_t>(2 * bytes));
     } else {
@@ -90,7 +93,7 @@ class Encoder {
     }
   }
 
-  void* at(std::int64_t place) const { return static_cast<char*>(args_.out) + place * itemsize_; }
+  char* at(std::int64_t place) const { return static_cast<char*>(args_.out) + place * itemsize_; }
 
   const Args& args_;
   RowSource rows_;

@@ -35,6 +35,9 @@ struct AddRow {
 
 /// The loops over the columns of one row, of one SIMD level, by element type. Rows are dense.
 struct Lanes {
+  /// Pairs that the loops take at a time.
+  std::int64_t pairs;
+
   /// phases of the integer position `magnitude` times the fractions (hi, lo).
   void (*phases)(std::uint64_t magnitude, const std::uint64_t* hi, const std::uint64_t* lo, std::int64_t count,
                  std::uint64_t* phases);
@@ -50,7 +53,7 @@ struct Lanes {
   /// function of the first pair goes to element `second` of each; the next pair follows after `stride` elements, 1
   /// or 2.
   void (*encode_two_rows[kNumDTypes])(const RowValues& values, std::int64_t count, std::int64_t stride,
-                                      std::int64_t second, void* plus, void* minus);
+                                      std::int64_t second, void* plus, void* minus, bool past_cache);
 
   /// row.out[column] = row.x[column] * input_scale + alpha * encoding.
   void (*add_row[kNumDTypes])(const math::Columns& columns, const RowValues& values, const AddRow& row,
@@ -59,7 +62,7 @@ struct Lanes {
   /// The same for both rows that one step makes, as encode_two_rows places them.
   void (*add_two_rows[kNumDTypes])(const RowValues& values, std::int64_t count, std::int64_t stride,
                                    std::int64_t second, const AddRow& plus, const AddRow& minus, double input_scale,
-                                   double alpha);
+                                   double alpha, bool past_cache);
 
   /// The same for `count` columns whose encoding is ready in the compute type. past_cache: with stores past the cache;
   /// out is then a multiple of kStreamAlignment.

@@ -71,8 +71,8 @@ inline void join(const Doubles (&first)[2], const Doubles (&second)[2], Block<do
   }
 }
 
-/// Stores an encoding.
-template <typename scalar_t>
+/// Stores an encoding. kPast: past the cache.
+template <typename scalar_t, bool kPast>
 struct Encode {
   using element_t = scalar_t;
   using compute_t = compute_type_t<scalar_t>;
@@ -80,16 +80,22 @@ struct Encode {
   using Rounding = std::conditional_t<kTwoBytes, ToOdd, Nearest>;
   scalar_t* out;
 
-  void block(std::int64_t column, const Block<float>& encoding) const { narrow<false>(encoding.values, out + column); }
-  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding) const {
-    narrow_two<false>(encoding, out + column);
+  struct Nothing {};
+  Nothing load(std::int64_t) const { return {}; }
+  Nothing load_two(std::int64_t) const { return {}; }
+
+  void block(std::int64_t column, const Block<float>& encoding, Nothing) const {
+    narrow<kPast>(encoding.values, out + column);
   }
-  void block(std::int64_t column, const Block<double>& encoding) const {
+  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding, Nothing) const {
+    narrow_two<kPast>(encoding, out + column);
+  }
+  void block(std::int64_t column, const Block<double>& encoding, Nothing) const {
     for (int i = 0; i < 2; ++i) {
       Doubles value = encoding.values[i];
       value = value > 1.0 ? Doubles{} + 1.0 : value;
       value = value < -1.0 ? Doubles{} - 1.0 : value;
-      store<false>(out + column + i * kDoubles, value);
+      store<kPast>(out + column + i * kDoubles, value);
     }
   }
   void element(std::int64_t column, compute_t encoding) const {
@@ -127,21 +133,32 @@ struct Add {
     for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(next_x + column + i);
   }
 
-  void block(std::int64_t column, const Block<float>& encoding) const {
+  // What is added to is loaded by the caller before it stores anything: a load waits for an earlier store whose address
+  // ends in the same 12 bits, and rows often are a multiple of 4,096 bytes apart.
+
+  Block<compute_t> load(std::int64_t column) const {
     fetch_next(column, kPairs);
-    narrow<kPast>(sum(widen(x + column), encoding.values), out + column);
+    if constexpr (std::is_same_v<compute_t, float>) {
+      return {widen(x + column)};
+    } else {
+      return load_block(x + column);
+    }
   }
-  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding) const {
+  TwoFloats<scalar_t> load_two(std::int64_t column) const {
     fetch_next(column, 2 * kPairs);
-    const TwoFloats<scalar_t> x_values = widen_two(x + column);
+    return widen_two(x + column);
+  }
+
+  void block(std::int64_t column, const Block<float>& encoding, const Block<float>& x_values) const {
+    narrow<kPast>(sum(x_values.values, encoding.values), out + column);
+  }
+  void two_blocks(std::int64_t column, const TwoFloats<scalar_t>& encoding, const TwoFloats<scalar_t>& x_values) const {
     narrow_two<kPast>(TwoFloats<scalar_t>{sum(x_values.low, encoding.low), sum(x_values.high, encoding.high)},
                       out + column);
   }
-  void block(std::int64_t column, const Block<double>& encoding) const {
-    fetch_next(column, kPairs);
+  void block(std::int64_t column, const Block<double>& encoding, const Block<double>& x_values) const {
     for (int i = 0; i < 2; ++i) {
-      const std::int64_t at = column + i * kDoubles;
-      store<kPast>(out + at, sum(load<Doubles>(x + at), encoding.values[i]));
+      store<kPast>(out + column + i * kDoubles, sum(x_values.values[i], encoding.values[i]));
     }
   }
   void element(std::int64_t column, compute_t encoding) const {
@@ -211,16 +228,25 @@ inline void for_each_block(const Source source, std::int64_t count, std::int64_t
   std::int64_t k = 0;
   for (; k + kPairs <= count; k += kPairs) {
     make_pairs(k);
-    for (std::size_t row = 0; row < kRows; ++row) {
-      if constexpr (kStride == 2 && Sink::kTwoBytes) {
-        sinks[row].two_blocks(2 * k,
-                              alternate<typename Sink::element_t>(
-                                  {Rounding::to_float(pairs0[row].first), Rounding::to_float(pairs1[row].first)},
-                                  {Rounding::to_float(pairs0[row].second), Rounding::to_float(pairs1[row].second)}));
-      } else {
+    const std::int64_t a_column = kStride * k, b_column = kStride == 2 ? 2 * k + kPairs : second_column + k;
+    if constexpr (kStride == 2 && Sink::kTwoBytes) {
+      decltype(sinks[0].load_two(0)) x[kRows];
+      for (std::size_t row = 0; row < kRows; ++row) x[row] = sinks[row].load_two(a_column);
+      for (std::size_t row = 0; row < kRows; ++row) {
+        const HalfFloats first[2] = {Rounding::to_float(pairs0[row].first), Rounding::to_float(pairs1[row].first)};
+        const HalfFloats second[2] = {Rounding::to_float(pairs0[row].second), Rounding::to_float(pairs1[row].second)};
+        sinks[row].two_blocks(a_column, alternate<typename Sink::element_t>(first, second), x[row]);
+      }
+    } else {
+      decltype(sinks[0].load(0)) x[kRows][2];
+      for (std::size_t row = 0; row < kRows; ++row) {
+        x[row][0] = sinks[row].load(a_column);
+        x[row][1] = sinks[row].load(b_column);
+      }
+      for (std::size_t row = 0; row < kRows; ++row) {
         make_blocks(row);
-        sinks[row].block(kStride * k, a);
-        sinks[row].block(kStride == 2 ? 2 * k + kPairs : second_column + k, b);
+        sinks[row].block(a_column, a, x[row][0]);
+        sinks[row].block(b_column, b, x[row][1]);
       }
     }
   }
@@ -326,14 +352,18 @@ __attribute__((flatten)) inline void sincos(const std::uint64_t* phases, std::in
 
 template <typename scalar_t>
 __attribute__((flatten)) void encode_row(const math::Columns& columns, const RowValues& values, void* out) {
-  for_each_column(columns, values, Encode<scalar_t>{static_cast<scalar_t*>(out)});
+  for_each_column(columns, values, Encode<scalar_t, false>{static_cast<scalar_t*>(out)});
 }
 
 template <typename scalar_t>
 __attribute__((flatten)) void encode_two_rows(const RowValues& values, std::int64_t count, std::int64_t stride,
-                                              std::int64_t second_column, void* plus, void* minus) {
-  for_each_pair_of_two_rows(values, count, stride, second_column, Encode<scalar_t>{static_cast<scalar_t*>(plus)},
-                            Encode<scalar_t>{static_cast<scalar_t*>(minus)});
+                                              std::int64_t second_column, void* plus, void* minus, bool past_cache) {
+  const auto encode = [&](auto past) {
+    using Sink = Encode<scalar_t, past()>;
+    for_each_pair_of_two_rows(values, count, stride, second_column, Sink{static_cast<scalar_t*>(plus)},
+                              Sink{static_cast<scalar_t*>(minus)});
+  };
+  past_cache ? encode(std::true_type{}) : encode(std::false_type{});
 }
 
 template <typename scalar_t>
@@ -346,13 +376,15 @@ __attribute__((flatten)) void add_row(const math::Columns& columns, const RowVal
 template <typename scalar_t>
 __attribute__((flatten)) void add_two_rows(const RowValues& values, std::int64_t count, std::int64_t stride,
                                            std::int64_t second_column, const AddRow& plus, const AddRow& minus,
-                                           double input_scale, double alpha) {
-  with_add<scalar_t, false>(
-      input_scale, alpha,
-      [&](const auto& plus_sink, const auto& minus_sink) {
-        for_each_pair_of_two_rows(values, count, stride, second_column, plus_sink, minus_sink);
-      },
-      plus, minus);
+                                           double input_scale, double alpha, bool past_cache) {
+  const auto add = [&](const auto& plus_sink, const auto& minus_sink) {
+    for_each_pair_of_two_rows(values, count, stride, second_column, plus_sink, minus_sink);
+  };
+  if (past_cache) {
+    with_add<scalar_t, true>(input_scale, alpha, add, plus, minus);
+  } else {
+    with_add<scalar_t, false>(input_scale, alpha, add, plus, minus);
+  }
 }
 
 template <typename scalar_t>
@@ -362,9 +394,10 @@ __attribute__((flatten)) void add_encoding(const void* encoding, const AddRow& r
   const auto add = [&](const auto& sink) {
     std::int64_t i = 0;
     if constexpr (sizeof(scalar_t) == 2) {
-      for (; i + 2 * kPairs <= count; i += 2 * kPairs) sink.two_blocks(i, load_two<scalar_t>(values + i));
+      for (; i + 2 * kPairs <= count; i += 2 * kPairs)
+        sink.two_blocks(i, load_two<scalar_t>(values + i), sink.load_two(i));
     }
-    for (; i + kPairs <= count; i += kPairs) sink.block(i, load_block(values + i));
+    for (; i + kPairs <= count; i += kPairs) sink.block(i, load_block(values + i), sink.load(i));
     for (; i < count; ++i) sink.element(i, values[i]);
   };
   if (past_cache) {
@@ -378,7 +411,8 @@ __attribute__((flatten)) void add_encoding(const void* encoding, const AddRow& r
 #define POSENC_BY_DTYPE(function) \
   { function<double>, function<float>, function<math::BFloat16>, function<math::Float16> }
 
-constexpr Lanes kLanes = {phases,
+constexpr Lanes kLanes = {kPairs,
+                          phases,
                           sincos,
                           POSENC_BY_DTYPE(encode_row),
                           POSENC_BY_DTYPE(encode_two_rows),

@@ -34,6 +34,12 @@ inline bool can_stream(const Args& args) {
 #endif
 }
 
+/// Whether a loop that takes `pairs` pairs at a time writes whole lines of a row before it turns to another row. If
+/// not, the processor would send parts of lines, and rows are made in a buffer first.
+inline bool writes_lines(const Args& args, std::int64_t pairs) {
+  return pairs * args.columns.first_stride * element_size(args.dtype) % kStreamAlignment == 0;
+}
+
 /// Copies whole lines past the cache; `to` as can_stream demands.
 inline void stream_copy(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
