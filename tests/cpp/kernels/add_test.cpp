@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -242,6 +244,31 @@ TEST_P(AddKernel, special_values_of_x_stay_in_their_own_elements) {
       EXPECT_TRUE(both_nan || expected.bits(i) == addition.out().bits(i))
           << setting.name() << ", element " << i << ": x " << addition.x().value(i) << " gives "
           << addition.out().value(i) << " instead of " << expected.value(i);
+    }
+  }
+}
+
+TEST_P(AddKernel, every_nan_of_a_16_bit_x_gives_one_nan) {
+  struct Case {
+    std::uint16_t x;
+    std::uint16_t out;
+  };
+  const std::vector<Case> of_bfloat16 = {{0x7FC1, 0x7FC0}, {0xFFC1, 0x7FC0}, {0x7F81, 0x7FC0}, {0xFFFF, 0x7FC0}};
+  const std::vector<Case> of_float16 = {{0x7E01, 0x7E00}, {0xFE01, 0xFE00}, {0x7C01, 0x7E00}, {0xFFFF, 0xFE00}};
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const std::vector<Case>& cases = dtype == DType::kFloat16 ? of_float16 : of_bfloat16;
+    for (const std::int64_t batches : {1, 3}) {
+      const Setting setting{dtype, 70, {}};
+      Addition addition = contiguous(setting, {40}, {batches});
+      const auto element = [&](std::int64_t i) { return cases[static_cast<std::size_t>(i) % cases.size()]; };
+      for (std::int64_t i = 0; i < addition.x().elements(); ++i) {
+        const std::uint16_t bits = element(i).x;
+        std::memcpy(addition.x().at(i), &bits, sizeof(bits));
+      }
+      GetParam().add(addition.args(kScales[1]), setting);
+      for (std::int64_t i = 0; i < addition.out().elements(); ++i) {
+        ASSERT_EQ(addition.out().bits(i), element(i).out) << setting.name() << ", element " << i;
+      }
     }
   }
 }

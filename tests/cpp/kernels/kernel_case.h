@@ -322,8 +322,10 @@ constexpr Engine make_engine(const char* name) {
 
 inline constexpr Engine kEngines[] = {
     make_engine<Cpu<cpu::SimdLevel::kBaseline, false>>("cpu_baseline"),
+#if defined(__x86_64__)  // elsewhere there is one level
     make_engine<Cpu<cpu::SimdLevel::kAvx2, false>>("cpu_avx2"),
     make_engine<Cpu<cpu::SimdLevel::kAvx512, false>>("cpu_avx512"),
+#endif
     make_engine<Cpu<cpu::SimdLevel::kAvx512, true>>("cpu_stream"),
     {"cuda_threads", run_threads<cuda::EncodeRow, true>, run_threads<cuda::AddRow, true>},
     {"cuda_threads_by_element", run_threads<cuda::EncodeRow, false>, run_threads<cuda::AddRow, false>}};

@@ -85,7 +85,7 @@ namespace avx512 {
 
 }  // namespace
 
-const Lanes& lanes(SimdLevel level) {
+const Lanes& lanes([[maybe_unused]] SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return avx512::kLanes;
   if (level == SimdLevel::kAvx2) return avx2::kLanes;

@@ -26,7 +26,11 @@ const char* simd_level_name(SimdLevel level) {
     case SimdLevel::kBaseline:
       break;
   }
+#if defined(__aarch64__)
+  return "neon";  // part of every such processor
+#else
   return "baseline";
+#endif
 }
 
 SimdLevel simd_level() {

@@ -16,9 +16,10 @@ enum class SimdLevel : std::uint8_t {
 SimdLevel widest_simd_level();
 
 /// The level in use: the widest one, or the one that the environment variable POSENC_SIMD names (baseline, avx2,
-/// avx512) if the processor has it. Read once.
+/// avx512; neon on 64-bit Arm) if the processor has it. Read once.
 SimdLevel simd_level();
 
+/// The name of a level, as POSENC_SIMD takes it. The baseline of 64-bit Arm is "neon".
 const char* simd_level_name(SimdLevel level);
 
 }  // namespace posenc::kernels::cpu

@@ -174,17 +174,42 @@ inline Floats interleave(HalfFloats a, HalfFloats b) { return __builtin_shufflev
 inline Doubles interleave_low(Doubles a, Doubles b) { return __builtin_shufflevector(a, b, 0, 2); }
 inline Doubles interleave_high(Doubles a, Doubles b) { return __builtin_shufflevector(a, b, 1, 3); }
 
-template <typename scalar_t>
-inline Floats widen(const scalar_t* from) {
+inline Floats widen(const math::BFloat16* from) {
+  return (Floats)(__builtin_convertvector(load<Shorts>(from), Words) << 16);
+}
+
+template <bool kPast>
+inline void narrow(Floats value, math::BFloat16* to) {
+  const Words bits = (Words)value;
+  const Words even = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+  store<false>(to, __builtin_convertvector(value != value ? Words{} + 0x7FC0u : even, Shorts));
+}
+
+#if defined(__aarch64__)
+
+inline Floats widen(const math::Float16* from) { return (Floats)vcvt_f32_f16(load<float16x4_t>(from)); }
+
+// One NaN, as above.
+template <bool kPast>
+inline void narrow(Floats value, math::Float16* to) {
+  const Words one_nan = ((Words)value & 0x80000000u) | 0x7FC00000u;
+  store<false>(to, vcvt_f16_f32((float32x4_t)(value != value ? one_nan : (Words)value)));
+}
+
+#else
+
+inline Floats widen(const math::Float16* from) {
   Floats value;
   for (std::int64_t i = 0; i < 4; ++i) value[i] = math::to_float(from[i]);
   return value;
 }
 
-template <bool kPast, typename scalar_t>
-inline void narrow(Floats value, scalar_t* to) {
-  for (std::int64_t i = 0; i < 4; ++i) to[i] = math::store_as<scalar_t>(value[i]);
+template <bool kPast>
+inline void narrow(Floats value, math::Float16* to) {
+  for (std::int64_t i = 0; i < 4; ++i) to[i] = math::store_as<math::Float16>(value[i]);
 }
+
+#endif
 
 #endif
 
