@@ -44,6 +44,11 @@ POSENC_HOST_DEVICE inline std::uint64_t add_to(std::uint64_t& a, std::uint64_t b
   return a < b ? 1u : 0u;
 }
 
+/// -value or value. By its sign bit: a negation of its own is a double operation on a GPU.
+POSENC_HOST_DEVICE inline double negate_if(bool negative, double value) {
+  return bit_cast<double>(bit_cast<std::uint64_t>(value) ^ (negative ? std::uint64_t{1} << 63 : 0));
+}
+
 /// A finite double >= 0 as integer * 2^exponent; `integer` < 2^53, 0 for 0.
 struct DoubleParts {
   std::uint64_t integer;

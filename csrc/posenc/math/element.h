@@ -29,13 +29,28 @@ POSENC_HOST_DEVICE inline SplitPosition split_position(std::uint64_t magnitude) 
   return {anchor, static_cast<int>(static_cast<std::int64_t>(magnitude - (anchor << 5)))};
 }
 
-/// The rotation of an anchor by a step. A step back has the sine negated, which only negates both products: +r and -r
-/// share them, which is why they are rounded and not the others.
-POSENC_HOST_DEVICE inline SinCos turn(SinCos anchor, SinCos step) {
-  const double x = anchor.cos * step.sin;
-  const double y = anchor.sin * step.sin;
-  return {std::fma(anchor.sin, step.cos, x), std::fma(anchor.cos, step.cos, -y)};
-}
+/// The rotation of an anchor by a step, forwards or back. A step back has the sine negated, which only negates both
+/// products: +r and -r share them, which is why they are rounded and not the others.
+class Turn {
+ public:
+  POSENC_HOST_DEVICE Turn(SinCos anchor, SinCos step)
+      : anchor_(anchor), step_cos_(step.cos), x_(anchor.cos * step.sin), y_(anchor.sin * step.sin) {}
+
+  POSENC_HOST_DEVICE SinCos value(bool back) const {
+    const double x = negate_if(back, x_);
+    const double y = negate_if(back, y_);
+    return {std::fma(anchor_.sin, step_cos_, x), std::fma(anchor_.cos, step_cos_, -y)};
+  }
+
+ private:
+  SinCos anchor_;
+  double step_cos_;
+  double x_;
+  double y_;
+};
+
+/// One rotation; a step with a negated sine turns back.
+POSENC_HOST_DEVICE inline SinCos turn(SinCos anchor, SinCos step) { return Turn(anchor, step).value(false); }
 
 /// Sine and cosine at 32 a + r from those of the anchor 32 a and of the step |r|. r = 0 is the anchor itself.
 POSENC_HOST_DEVICE inline SinCos rotate(SinCos anchor, SinCos step, int r) {

@@ -349,8 +349,8 @@ TEST(AddThread, every_element_is_written_by_one_thread) {
   std::vector<int> writers(static_cast<std::size_t>(addition.out().elements()), 0);
   for (std::int64_t thread = 0; thread < cuda::num_range_threads<float>(args, plan); ++thread) {
     Addition own = contiguous(setting, {70}, {3});
-    const Args own_args = own.args(kScales[0]);
-    cuda::run_range_thread<float, cuda::AddRow<float>>(own_args, tables, plan, thread);
+    const cuda::LaunchArgs launch_args = cuda::make_launch_args<float>(own.args(kScales[0]));
+    cuda::run_range_thread<float, cuda::AddRow<float>>(launch_args, tables, plan, thread);
     for (std::size_t i = 0; i < writers.size(); ++i) {
       if (!own.out().untouched(static_cast<std::int64_t>(i))) ++writers[i];
     }

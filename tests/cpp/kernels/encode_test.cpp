@@ -416,9 +416,10 @@ TEST(EncodeThread, every_element_is_written_by_one_thread) {
       Memory out(setting.dtype, kRows * 13);
       args.out = out.at(0);
       if (given) {
-        cuda::run_position_thread<float, cuda::EncodeRow<float>>(args, tables, thread);
+        cuda::run_position_thread<float, cuda::EncodeRow<float>>(cuda::make_launch_args<float>(args), tables, thread);
       } else {
-        cuda::run_range_thread<float, cuda::EncodeRow<float>>(args, tables, plan, thread);
+        cuda::run_range_thread<float, cuda::EncodeRow<float>>(cuda::make_launch_args<float>(args), tables, plan,
+                                                              thread);
       }
       for (std::size_t i = 0; i < writers.size(); ++i) {
         if (!out.untouched(static_cast<std::int64_t>(i))) ++writers[i];

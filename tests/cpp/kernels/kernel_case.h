@@ -295,14 +295,15 @@ void run_threads(const Args& plain_args, const Setting& setting) {
   const math::FrequencyTables tables = setting.tables();
   args.vectors = kVectors && cuda::can_use_vectors(args);
   dispatch_dtype(args.dtype, [&]<typename scalar_t>() {
+    const cuda::LaunchArgs launch_args = cuda::make_launch_args<scalar_t>(args);
     if (args.position_type == PositionType::kRange) {
       const cuda::RangePlan plan = cuda::plan_range<scalar_t>(args);
       launch_on_host(cuda::num_range_threads<scalar_t>(args, plan), [&](std::int64_t index) {
-        cuda::run_range_thread<scalar_t, Row<scalar_t>>(args, tables, plan, index);
+        cuda::run_range_thread<scalar_t, Row<scalar_t>>(launch_args, tables, plan, index);
       });
     } else {
       launch_on_host(cuda::num_position_threads<scalar_t>(args), [&](std::int64_t index) {
-        cuda::run_position_thread<scalar_t, Row<scalar_t>>(args, tables, index);
+        cuda::run_position_thread<scalar_t, Row<scalar_t>>(launch_args, tables, index);
       });
     }
   });

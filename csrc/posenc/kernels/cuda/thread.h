@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include <posenc/kernels/cuda/divisor.h>
 #include <posenc/kernels/element.h>
 #include <posenc/math/element.h>
 #include <posenc/math/frequency.h>
@@ -14,12 +16,14 @@
 ///
 /// Two mappings:
 /// - a range of positions: a thread owns kAnchors anchors, 32 rows each, of its pairs. It computes each step's sine and
-///   cosine once and turns every anchor by it, forwards and back, so a row costs four operations a pair:
+///   cosine once and turns every anchor by it, forwards and back, so a row costs three operations a pair:
 ///
 ///       anchor 32a ---- rows 32a-16 .. 32a+15 of one magnitude |p|
 ///       anchor 32(a+1) ...                                          (kAnchors of them)
 ///
 /// - given positions: a thread owns one row of its pairs, and computes its anchor and its step.
+///
+/// Indices and places have 64 bits everywhere; no 32-bit form is needed, since none of them is divided (divisor.h).
 
 // Small loops over what a thread holds in registers are unrolled, or the arrays would live in memory; loops over memory
 // are not, or the code would take minutes to compile.
@@ -89,6 +93,62 @@ inline RangePlan plan_range(const Args& args) {
   return plan;
 }
 
+/// What a launch computes: the arguments, and what its threads need of them in another form.
+struct LaunchArgs : Args {
+  float float_input_scale;
+  float float_alpha;
+  Divisor across;  ///< column_threads
+  Divisor row_sizes[kMaxDims];
+  Divisor batch_sizes[kMaxDims];
+};
+
+/// `args` has at least one row and one batch entry, and a column.
+template <typename scalar_t>
+inline LaunchArgs make_launch_args(const Args& args) {
+  LaunchArgs launch_args{args,
+                         static_cast<float>(args.input_scale),
+                         static_cast<float>(args.alpha),
+                         Divisor(column_threads<scalar_t>(args)),
+                         {},
+                         {}};
+  for (int i = 0; i < args.num_row_dims; ++i) launch_args.row_sizes[i] = Divisor(args.row_dims[i].size);
+  for (int i = 0; i < args.num_batch_dims; ++i) launch_args.batch_sizes[i] = Divisor(args.batch_dims[i].size);
+  return launch_args;
+}
+
+/// place_of, without a division.
+POSENC_HOST_DEVICE inline Place place_at(const Dim* dims, const Divisor* sizes, int num_dims, std::int64_t index) {
+  Place place{0, 0, 0};
+  POSENC_KEEP_LOOP
+  for (int i = num_dims - 1; i >= 0; --i) {
+    const Dim& dim = dims[i];
+    const std::int64_t rest = i == 0 ? 0 : sizes[i].divide(index);
+    const std::int64_t at = index - rest * dim.size;
+    place.position += at * dim.position_stride;
+    place.x += at * dim.x_stride;
+    place.out += at * dim.out_stride;
+    index = rest;
+  }
+  return place;
+}
+
+/// input_scale and alpha in a compute type, without a conversion by each thread.
+template <typename compute_t>
+struct Scales {
+  compute_t input;
+  compute_t encoding;
+
+  POSENC_HOST_DEVICE explicit Scales(const LaunchArgs& args) {
+    if constexpr (std::is_same_v<compute_t, double>) {
+      input = args.input_scale;
+      encoding = args.alpha;
+    } else {
+      input = args.float_input_scale;
+      encoding = args.float_alpha;
+    }
+  }
+};
+
 /// The rounded columns of a thread's pairs, first and second function side by side.
 template <typename rounded_t, std::size_t pairs>
 struct Columns {
@@ -118,7 +178,7 @@ struct Columns {
 /// Writes a token's columns: the encoding itself.
 template <typename scalar_t>
 struct EncodeRow {
-  POSENC_HOST_DEVICE static void run(const Args& args, const Place& row, std::int64_t pair,
+  POSENC_HOST_DEVICE static void run(const LaunchArgs& args, const Place& row, std::int64_t pair,
                                      const math::SinCos (&unrounded)[kPairs<scalar_t>]) {
     constexpr std::size_t pairs = kPairs<scalar_t>;
     const Columns<scalar_t, pairs> encoding(unrounded, args.columns.cos_first);
@@ -138,31 +198,30 @@ struct EncodeRow {
 /// Adds a row's encoding to the tokens of its whole batch.
 template <typename scalar_t>
 struct AddRow {
-  POSENC_HOST_DEVICE static void run(const Args& args, const Place& row, std::int64_t pair,
+  POSENC_HOST_DEVICE static void run(const LaunchArgs& args, const Place& row, std::int64_t pair,
                                      const math::SinCos (&unrounded)[kPairs<scalar_t>]) {
     using compute_t = compute_type_t<scalar_t>;
     constexpr std::size_t pairs = kPairs<scalar_t>;
     const Columns<compute_t, pairs> encoding(unrounded, args.columns.cos_first);
-    const compute_t input_scale = static_cast<compute_t>(args.input_scale);
-    const compute_t alpha = static_cast<compute_t>(args.alpha);
+    const Scales<compute_t> scales(args);
     const bool vectors = args.vectors && pair + static_cast<std::int64_t>(pairs) <= args.columns.num_second;
     const std::int64_t batches = num_batches(args);
     POSENC_KEEP_LOOP
     for (std::int64_t batch = 0; batch < batches; ++batch) {
-      const Place place = place_of(args.batch_dims, args.num_batch_dims, batch);
+      const Place place = place_at(args.batch_dims, args.batch_sizes, args.num_batch_dims, batch);
       const scalar_t* const x = static_cast<const scalar_t*>(args.x) + row.x + place.x;
       scalar_t* const out = static_cast<scalar_t*>(args.out) + row.out + place.out;
       if (vectors) {
         Pack<scalar_t, 2 * pairs> pack = *reinterpret_cast<const Pack<scalar_t, 2 * pairs>*>(x + 2 * pair);
         POSENC_UNROLL
         for (std::size_t i = 0; i < 2 * pairs; ++i) {
-          pack.values[i] = add_element(pack.values[i], encoding.values[i], input_scale, alpha);
+          pack.values[i] = add_element(pack.values[i], encoding.values[i], scales.input, scales.encoding);
         }
         *reinterpret_cast<Pack<scalar_t, 2 * pairs>*>(out + 2 * pair) = pack;
       } else {
         encoding.for_each(args.columns, pair, [&](std::int64_t column, compute_t value) {
           out[column * args.out_column_stride] =
-              add_element(x[column * args.x_column_stride], value, input_scale, alpha);
+              add_element(x[column * args.x_column_stride], value, scales.input, scales.encoding);
         });
       }
     }
@@ -171,7 +230,7 @@ struct AddRow {
 
 /// Thread (group, column_thread) of a range: kAnchors anchors of segment `segment` from its group on.
 template <typename scalar_t, typename Row>
-POSENC_HOST_DEVICE inline void range_thread(const Args& args, const math::FrequencyTables& tables,
+POSENC_HOST_DEVICE inline void range_thread(const LaunchArgs& args, const math::FrequencyTables& tables,
                                             const Segment& segment, std::int64_t group, std::int64_t column_thread) {
   constexpr std::size_t pairs = kPairs<scalar_t>;
   constexpr std::size_t anchors = kAnchors<scalar_t>;
@@ -195,58 +254,52 @@ POSENC_HOST_DEVICE inline void range_thread(const Args& args, const math::Freque
     }
   }
 
-  const auto write = [&](std::uint64_t magnitude, math::SinCos(&values)[pairs]) {
+  const auto write = [&](std::uint64_t magnitude, const math::SinCos(&values)[pairs]) {
     if (magnitude < segment.first || magnitude > segment.last) return;
-    if (mirrored && magnitude != 0) {
-      POSENC_UNROLL
-      for (std::size_t i = 0; i < pairs; ++i) values[i].sin = -values[i].sin;
-    }
     const std::uint64_t position = segment.negative ? 0 - magnitude : magnitude;
     const std::int64_t row = static_cast<std::int64_t>(position - static_cast<std::uint64_t>(args.offset));
-    // A range has one row dimension (none for a single row), so no division is needed.
+    // A range has one row dimension (none for a single row), so no index has to be split.
     const Dim& dim = args.row_dims[0];
     Row::run(args, Place{0, row * dim.x_stride, row * dim.out_stride, row * dim.token_stride}, pair, values);
   };
 
-  POSENC_UNROLL
-  for (std::size_t m = 0; m < anchors; ++m) {
-    math::SinCos values[pairs];
-    POSENC_UNROLL
-    for (std::size_t i = 0; i < pairs; ++i) values[i] = anchor[m][i];
-    write((first_anchor + m) << 5, values);
-  }
+  // r = 0 is the anchor itself: its step is exactly (0, 1). In this loop rather than before it, because what stands in
+  // `write` is inlined at each call and decides how long this compiles. Both rows are computed before either is
+  // written, or the compiler would not share their products.
   POSENC_KEEP_LOOP
-  for (int r = 1; r <= 16; ++r) {
+  for (int r = 0; r <= 16; ++r) {
+    const std::uint64_t distance = static_cast<std::uint64_t>(r);
     math::SinCos step[pairs];
     POSENC_UNROLL
     for (std::size_t i = 0; i < pairs; ++i) {
-      step[i] = math::sincos_of_phase(math::phase_of_integer(static_cast<std::uint64_t>(r), fractions[i]));
+      step[i] = math::sincos_of_phase(math::phase_of_integer(distance, fractions[i]));
     }
     POSENC_UNROLL
     for (std::size_t m = 0; m < anchors; ++m) {
       const std::uint64_t position = (first_anchor + m) << 5;
-      math::SinCos values[pairs];
-      if (r < 16) {
-        POSENC_UNROLL
-        for (std::size_t i = 0; i < pairs; ++i) values[i] = math::rotate(anchor[m][i], step[i], r);
-        write(position + static_cast<std::uint64_t>(r), values);
+      math::SinCos on[pairs];
+      math::SinCos back[pairs];
+      POSENC_UNROLL
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const math::Turn turn(anchor[m][i], step[i]);
+        on[i] = turn.value(false);
+        back[i] = turn.value(true);
+        on[i].sin = math::negate_if(mirrored && position + distance != 0, on[i].sin);
+        back[i].sin = math::negate_if(mirrored && position - distance != 0, back[i].sin);
       }
-      if (position != 0) {
-        POSENC_UNROLL
-        for (std::size_t i = 0; i < pairs; ++i) values[i] = math::rotate(anchor[m][i], step[i], -r);
-        write(position - static_cast<std::uint64_t>(r), values);
-      }
+      if (r < 16) write(position + distance, on);
+      if (r > 0 && position != 0) write(position - distance, back);
     }
   }
 }
 
 /// Thread (row, column_thread) of given positions.
 template <typename scalar_t, typename Row>
-POSENC_HOST_DEVICE inline void position_thread(const Args& args, const math::FrequencyTables& tables, std::int64_t row,
-                                               std::int64_t column_thread) {
+POSENC_HOST_DEVICE inline void position_thread(const LaunchArgs& args, const math::FrequencyTables& tables,
+                                               std::int64_t row, std::int64_t column_thread) {
   constexpr std::size_t pairs = kPairs<scalar_t>;
   const std::int64_t pair = column_thread * static_cast<std::int64_t>(pairs);
-  const Place place = place_of(args.row_dims, args.num_row_dims, row);
+  const Place place = place_at(args.row_dims, args.row_sizes, args.num_row_dims, row);
   const math::Position position = position_at(args, row, place.position);
   math::SinCos values[pairs] = {};
   POSENC_UNROLL
@@ -262,13 +315,12 @@ POSENC_HOST_DEVICE inline void position_thread(const Args& args, const math::Fre
 // A flat index of a launch, and how many there are, neighbours across the columns.
 
 template <typename scalar_t, typename Row>
-POSENC_HOST_DEVICE inline void run_range_thread(const Args& args, const math::FrequencyTables& tables,
+POSENC_HOST_DEVICE inline void run_range_thread(const LaunchArgs& args, const math::FrequencyTables& tables,
                                                 const RangePlan& plan, std::int64_t index) {
-  const std::int64_t across = column_threads<scalar_t>(args);
-  const std::int64_t group = index / across;
+  const std::int64_t group = args.across.divide(index);
   const int segment = group < plan.groups[0] ? 0 : 1;
   range_thread<scalar_t, Row>(args, tables, plan.segments[segment], segment == 0 ? group : group - plan.groups[0],
-                              index - group * across);
+                              index - group * column_threads<scalar_t>(args));
 }
 
 template <typename scalar_t>
@@ -277,11 +329,10 @@ inline std::int64_t num_range_threads(const Args& args, const RangePlan& plan) {
 }
 
 template <typename scalar_t, typename Row>
-POSENC_HOST_DEVICE inline void run_position_thread(const Args& args, const math::FrequencyTables& tables,
+POSENC_HOST_DEVICE inline void run_position_thread(const LaunchArgs& args, const math::FrequencyTables& tables,
                                                    std::int64_t index) {
-  const std::int64_t across = column_threads<scalar_t>(args);
-  const std::int64_t row = index / across;
-  position_thread<scalar_t, Row>(args, tables, row, index - row * across);
+  const std::int64_t row = args.across.divide(index);
+  position_thread<scalar_t, Row>(args, tables, row, index - row * column_threads<scalar_t>(args));
 }
 
 template <typename scalar_t>
