@@ -18,7 +18,7 @@ export PATH := $(bin):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help build library test demo benchmarks bench format check-format lint check-exactness check-neon check-all clean
+.PHONY: help build library test demo benchmarks bench format check-format lint check-cuda check-exactness check-neon check-all clean
 
 help:
 	@echo 'make build      virtual environment, C++ library, tests, examples, editable Python package'
@@ -27,9 +27,10 @@ help:
 	@echo 'make bench      build, then the benchmarks'
 	@echo 'make format     put all sources into the format of the project'
 	@echo 'make lint       check format, spelling, types; ruff and clang-tidy'
+	@echo 'make check-cuda what the compiled CUDA kernels use and cost; needs no GPU'
 	@echo 'make check-exactness  10 million elements and all rows to 70,000 against exact values; minutes'
 	@echo 'make check-neon kernels and their tests for 64-bit Arm under qemu; needs neither torch nor the environment'
-	@echo 'make check-all  test, lint, exactness, packaging tests, sanitizers, check-neon'
+	@echo 'make check-all  test, lint, the other checks, packaging tests, sanitizers'
 	@echo 'make clean      remove what was built, but not the virtual environment'
 	@echo
 	@echo 'Variables and their values:'
@@ -107,6 +108,11 @@ check-exactness: build
 	$(BUILD_DIR)/tests/exactness/exactness_samples 10000000 $(SEED)
 	$(BUILD_DIR)/tests/exactness/exactness_rows 70001
 
+check-cuda: build
+	@if [ -e $(BUILD_DIR)/libposenc_cuda_kernels.a ]; then \
+	  $(bin)/python tests/cuda/check_binary.py $(BUILD_DIR)/libposenc_cuda_kernels.a; \
+	else echo 'posenc: check-cuda has nothing to check, since this build has no CUDA kernels'; fi
+
 # The environment's cmake or else the system's.
 check-neon:
 	@for tool in cmake aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || { \
@@ -116,7 +122,7 @@ check-neon:
 	cmake --build --preset neon --parallel $(JOBS)
 	ctest --preset neon --parallel $(JOBS)
 
-check-all: test lint check-exactness check-neon
+check-all: test lint check-exactness check-cuda check-neon
 	$(bin)/python -m pytest tests/packaging
 	$(bin)/cmake --preset asan -DPython3_EXECUTABLE=$(bin)/python -DCMAKE_MAKE_PROGRAM=$(bin)/ninja
 	$(bin)/cmake --build --preset asan --parallel $(JOBS)
