@@ -39,7 +39,8 @@ CALL = re.compile(r"(CALL|RET|JMX|JCAL|PRET)\b")
 # Of csrc/posenc/kernels/cuda/thread.h: kPairs * kAnchors.
 PAIRS_TIMES_ANCHORS = {"float64": 4, "float32": 8, "bfloat16": 8, "float16": 8}
 DTYPES = {"d": "float64", "f": "float32", "BFloat16": "bfloat16", "Float16": "float16"}
-NAME = re.compile(r"(range|position)_kernelI(?:NS_4math\d+)?(d|f|B?Float16)E?NS1_\d+(Encode|Add)Row")
+NAME = re.compile(r"(range|position)_kernelI(?:NS_4math\d+)?(d|f|B?Float16)E?NS1_\d+(Encode|AddDropout|Add)Row")
+ALONE = re.compile(r"(dropout)_kernelI(?:NS_4math\d+)?(d|f|B?Float16)E")
 
 
 @dataclass
@@ -79,7 +80,8 @@ class Kernel:
     @property
     def name(self) -> str:
         if self.parts is None:
-            return self.symbol
+            alone = ALONE.search(self.symbol)
+            return self.symbol if alone is None else f"{alone[1]}, {DTYPES[alone[2]]}"
         mapping, dtype, row = self.parts.groups()
         return f"{row.lower()}, {mapping}, {DTYPES[dtype]}"
 

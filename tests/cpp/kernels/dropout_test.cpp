@@ -73,9 +73,10 @@ struct DropoutCpu {
 };
 
 void run_dropout_threads(const Args& args) {
+  const cuda::LaunchArgs launch_args = cuda::make_dropout_launch_args(args);
   dispatch_dtype(args.dtype, [&]<typename scalar_t>() {
     launch_on_host(cuda::num_dropout_threads(args),
-                   [&](std::int64_t index) { cuda::run_dropout_thread<scalar_t>(args, index); });
+                   [&](std::int64_t index) { cuda::run_dropout_thread<scalar_t>(launch_args, index); });
   });
 }
 

@@ -43,13 +43,12 @@ class TokenMask {
 /// Adds a row's encoding to the tokens of its whole batch, with dropout of each sum.
 template <typename scalar_t>
 struct AddDropoutRow {
-  POSENC_HOST_DEVICE static void run(const Args& args, const Place& row, std::int64_t pair,
+  POSENC_HOST_DEVICE static void run(const LaunchArgs& args, const Place& row, std::int64_t pair,
                                      const math::SinCos (&unrounded)[kPairs<scalar_t>]) {
     using compute_t = compute_type_t<scalar_t>;
     constexpr std::size_t pairs = kPairs<scalar_t>;
     const Columns<compute_t, pairs> encoding(unrounded, args.columns.cos_first);
-    const compute_t input_scale = static_cast<compute_t>(args.input_scale);
-    const compute_t alpha = static_cast<compute_t>(args.alpha);
+    const Scales<compute_t> scales(args);
     const compute_t factor = static_cast<compute_t>(args.dropout.factor);
     const RandomState state = random_state(args.dropout);
     if (pair == 0 && args.dropout.first_token + row.token == 0) save_random_state(args.dropout, state);
@@ -57,7 +56,7 @@ struct AddDropoutRow {
     const std::int64_t batches = num_batches(args);
     POSENC_KEEP_LOOP
     for (std::int64_t batch = 0; batch < batches; ++batch) {
-      const Place place = place_of(args.batch_dims, args.num_batch_dims, batch);
+      const Place place = place_at(args.batch_dims, args.batch_sizes, args.num_batch_dims, batch);
       const scalar_t* const x = static_cast<const scalar_t*>(args.x) + row.x + place.x;
       scalar_t* const out = static_cast<scalar_t*>(args.out) + row.out + place.out;
       TokenMask mask(args, state, row.token + place.token);
@@ -65,13 +64,13 @@ struct AddDropoutRow {
         Pack<scalar_t, 2 * pairs> pack = *reinterpret_cast<const Pack<scalar_t, 2 * pairs>*>(x + 2 * pair);
         POSENC_UNROLL
         for (std::size_t i = 0; i < 2 * pairs; ++i) {
-          const scalar_t sum = add_element(pack.values[i], encoding.values[i], input_scale, alpha);
+          const scalar_t sum = add_element(pack.values[i], encoding.values[i], scales.input, scales.encoding);
           pack.values[i] = drop_element(sum, mask.keeps(2 * pair + static_cast<std::int64_t>(i)), factor);
         }
         *reinterpret_cast<Pack<scalar_t, 2 * pairs>*>(out + 2 * pair) = pack;
       } else {
         encoding.for_each(args.columns, pair, [&](std::int64_t column, compute_t value) {
-          const scalar_t sum = add_element(x[column * args.x_column_stride], value, input_scale, alpha);
+          const scalar_t sum = add_element(x[column * args.x_column_stride], value, scales.input, scales.encoding);
           out[column * args.out_column_stride] = drop_element(sum, mask.keeps(column), factor);
         });
       }
@@ -90,14 +89,18 @@ POSENC_HOST_DEVICE inline std::int64_t num_dropout_threads(const Args& args) {
   return num_batches(args) * dropout_column_threads(args);
 }
 
+/// The launch of dropout alone; `args` has at least one token and a column.
+inline LaunchArgs make_dropout_launch_args(const Args& args) {
+  return make_launch_args(args, dropout_column_threads(args));
+}
+
 /// Thread `index` of out = dropout of x: a few neighbouring columns of one token.
 template <typename scalar_t>
-POSENC_HOST_DEVICE inline void run_dropout_thread(const Args& args, std::int64_t index) {
+POSENC_HOST_DEVICE inline void run_dropout_thread(const LaunchArgs& args, std::int64_t index) {
   using compute_t = compute_type_t<scalar_t>;
-  const std::int64_t across = dropout_column_threads(args);
-  const std::int64_t token = index / across;
-  const std::int64_t first = (index - token * across) * kDropoutColumns;
-  const Place place = place_of(args.batch_dims, args.num_batch_dims, token);
+  const std::int64_t token = args.across.divide(index);
+  const std::int64_t first = (index - token * dropout_column_threads(args)) * kDropoutColumns;
+  const Place place = place_at(args.batch_dims, args.batch_sizes, args.num_batch_dims, token);
   const scalar_t* const x = static_cast<const scalar_t*>(args.x) + place.x;
   scalar_t* const out = static_cast<scalar_t*>(args.out) + place.out;
   const compute_t factor = static_cast<compute_t>(args.dropout.factor);

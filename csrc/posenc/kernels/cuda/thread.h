@@ -102,18 +102,18 @@ struct LaunchArgs : Args {
   Divisor batch_sizes[kMaxDims];
 };
 
-/// `args` has at least one row and one batch entry, and a column.
-template <typename scalar_t>
-inline LaunchArgs make_launch_args(const Args& args) {
-  LaunchArgs launch_args{args,
-                         static_cast<float>(args.input_scale),
-                         static_cast<float>(args.alpha),
-                         Divisor(column_threads<scalar_t>(args)),
-                         {},
-                         {}};
+/// `args` has at least one row and one batch entry, `across` >= 1 threads across the columns.
+inline LaunchArgs make_launch_args(const Args& args, std::int64_t across) {
+  LaunchArgs launch_args{
+      args, static_cast<float>(args.input_scale), static_cast<float>(args.alpha), Divisor(across), {}, {}};
   for (int i = 0; i < args.num_row_dims; ++i) launch_args.row_sizes[i] = Divisor(args.row_dims[i].size);
   for (int i = 0; i < args.num_batch_dims; ++i) launch_args.batch_sizes[i] = Divisor(args.batch_dims[i].size);
   return launch_args;
+}
+
+template <typename scalar_t>
+inline LaunchArgs make_launch_args(const Args& args) {
+  return make_launch_args(args, column_threads<scalar_t>(args));
 }
 
 /// place_of, without a division.
@@ -127,6 +127,7 @@ POSENC_HOST_DEVICE inline Place place_at(const Dim* dims, const Divisor* sizes, 
     place.position += at * dim.position_stride;
     place.x += at * dim.x_stride;
     place.out += at * dim.out_stride;
+    place.token += at * dim.token_stride;
     index = rest;
   }
   return place;
