@@ -100,7 +100,7 @@ check-format: build
 lint: check-format
 	$(bin)/mypy
 	@git ls-files --cached --others --exclude-standard 'csrc/*.cpp' | xargs -n 1 -P $(JOBS) \
-	  $(bin)/clang-tidy --quiet -p $(BUILD_DIR) --extra-arg=-Wno-ignored-gch
+	  $(bin)/clang-tidy --quiet -p $(BUILD_DIR) --extra-arg=-Wno-ignored-gch --extra-arg=-fno-openmp
 
 # The long runs of tests/exactness; the short ones are among the tests. docs/accuracy.md tells what they print.
 check-exactness: build

@@ -9,6 +9,7 @@ foreach(header IN ITEMS
     math/convention.h
     nn/positional_encoding.h
     ops/add.h
+    ops/add_dropout.h
     ops/encode.h
     ops/library.h
     posenc.h

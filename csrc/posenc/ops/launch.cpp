@@ -241,7 +241,7 @@ void run_cpu(const Args& args, const kernels::cpu::Frequencies& frequencies) {
   }
   const int64_t batches = kernels::num_batches(args);
   // By rows, each of which is then computed once; by batch entries where rows would not share out evenly.
-  if (rows >= batches || rows >= 4 * at::get_num_threads()) {
+  if (rows >= batches || rows >= int64_t{4} * at::get_num_threads()) {
     at::parallel_for(0, rows, rows_per_task(args, batches), [&](int64_t begin, int64_t end) {
       kernels::cpu::add(args, frequencies, {begin, end, 0, batches});
     });

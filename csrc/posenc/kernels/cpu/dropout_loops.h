@@ -111,7 +111,7 @@ __attribute__((flatten)) void dropout_row(const void* in, void* out, std::int64_
     size = count - begin < kGroup - skip ? count - begin : kGroup - skip;
     const std::uint64_t block = (element - static_cast<std::uint64_t>(skip)) / kBlockElements;
     turn ^= 1;
-    bool ties;
+    bool ties = false;
     if (before.in != nullptr) {
       ties = random_bits(keys, state.offset, block, limit.first, bits[turn], [&](int round) {
         if (round < kGroupVectors) mask_vector(before, round * kFloats, limit.first, scale);

@@ -408,8 +408,10 @@ __attribute__((flatten)) void add_encoding(const void* encoding, const AddRow& r
 }
 
 // In the order of DType.
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is the name of a template
 #define POSENC_BY_DTYPE(function) \
   { function<double>, function<float>, function<math::BFloat16>, function<math::Float16> }
+// NOLINTEND(bugprone-macro-parentheses)
 
 constexpr Lanes kLanes = {kPairs,
                           phases,

@@ -48,6 +48,9 @@ inline Doubles load_once(const double* from) {
 
 // product_of_halves: of the lower 32 bits of each lane, all 64 bits. Compilers do not find its instruction in a loop.
 
+/// All bits of a lane that is NaN.
+inline auto is_nan(Floats value) { return value != value; }  // NOLINT(misc-redundant-expression)
+
 // Conversions between 16-bit types and float: widen is exact, narrow gives the bits of store_as.
 
 inline Floats widen(const float* from) { return load<Floats>(from); }
@@ -134,7 +137,7 @@ template <bool kPast>
 inline void narrow(Floats value, math::BFloat16* to) {
   const Words bits = (Words)value;
   const Words even = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-  const __m256i rounded = (__m256i)(value != value ? Words{} + 0x7FC0u : even);
+  const __m256i rounded = (__m256i)(is_nan(value) ? Words{} + 0x7FC0u : even);
   store<kPast>(to, _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
 }
 
@@ -144,7 +147,7 @@ inline Floats widen(const math::Float16* from) { return _mm256_cvtph_ps(load<__m
 template <bool kPast>
 inline void narrow(Floats value, math::Float16* to) {
   const Words one_nan = ((Words)value & 0x80000000u) | 0x7FC00000u;
-  store<kPast>(to, _mm256_cvtps_ph((Floats)(value != value ? one_nan : (Words)value), _MM_FROUND_TO_NEAREST_INT));
+  store<kPast>(to, _mm256_cvtps_ph((Floats)(is_nan(value) ? one_nan : (Words)value), _MM_FROUND_TO_NEAREST_INT));
 }
 
 inline bool any_nan(Floats a, Floats b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0; }
@@ -182,7 +185,7 @@ template <bool kPast>
 inline void narrow(Floats value, math::BFloat16* to) {
   const Words bits = (Words)value;
   const Words even = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-  store<false>(to, __builtin_convertvector(value != value ? Words{} + 0x7FC0u : even, Shorts));
+  store<false>(to, __builtin_convertvector(is_nan(value) ? Words{} + 0x7FC0u : even, Shorts));
 }
 
 #if defined(__aarch64__)
@@ -193,7 +196,7 @@ inline Floats widen(const math::Float16* from) { return (Floats)vcvt_f32_f16(loa
 template <bool kPast>
 inline void narrow(Floats value, math::Float16* to) {
   const Words one_nan = ((Words)value & 0x80000000u) | 0x7FC00000u;
-  store<false>(to, vcvt_f16_f32((float32x4_t)(value != value ? one_nan : (Words)value)));
+  store<false>(to, vcvt_f16_f32((float32x4_t)(is_nan(value) ? one_nan : (Words)value)));
 }
 
 #else
@@ -271,8 +274,8 @@ inline void narrow_two(const TwoFloats<math::BFloat16>& value, math::BFloat16* t
   const auto nearest = [](Floats v) { return ((Words)v + 0x7FFFu + ((Words)v >> 16 & 1u)) >> 16; };
   Words low = nearest(value.low), high = nearest(value.high);
   if (__builtin_expect(any_nan(value.low, value.high), 0)) {
-    low = value.low != value.low ? Words{} + 0x7FC0u : low;
-    high = value.high != value.high ? Words{} + 0x7FC0u : high;
+    low = is_nan(value.low) ? Words{} + 0x7FC0u : low;
+    high = is_nan(value.high) ? Words{} + 0x7FC0u : high;
   }
   store<kPast>(to, _mm256_packus_epi32((__m256i)low, (__m256i)high));
 }
